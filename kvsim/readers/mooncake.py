@@ -1,0 +1,165 @@
+"""Mooncake JSONL, plain or gzip, and its session extension (aiperf, Dynamo).
+
+A line a request: `timestamp` (ms), `input_length`, `output_length` (tokens),
+`hash_ids` (global). ``len(hash_ids)`` is exactly ceil(input_length / block).
+"""
+
+from collections.abc import Callable, Iterator
+from math import isfinite
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from kvsim.readers.builder import TraceBuilder
+from kvsim.readers.ids import BlockIds
+from kvsim.readers.source import BOM, DAMAGE, Source, decode_error
+from kvsim.trace import Trace, TraceError
+
+Number = TypeVar("Number", int | None, float | None)
+BLOCK_SIZE = 512  # FAST25-release/README of the Mooncake repository
+
+
+class Row(msgspec.Struct):
+    """One line; the aliases are those of aiperf and Dynamo."""
+
+    hash_ids: msgspec.Raw = msgspec.Raw()
+    timestamp: float | None = None
+    created_time: float | None = None
+    input_length: int | None = None
+    input_tokens: int | None = None
+    output_length: int | None = None
+    output_tokens: int | None = None
+    session_id: str | int | None = None
+    delay: float | None = None
+    delay_ms: float | None = None
+
+
+def read_mooncake(
+    path: Path,
+    *,
+    block_size: int | None = None,
+    rows: str | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Trace:
+    """Read a Mooncake trace.
+
+    Parameters
+    ----------
+    path : Path
+        ``.jsonl`` or ``.jsonl.gz``.
+    block_size : int, optional
+        Tokens a block; 512 unless given (the file does not say).
+    rows : {"cumulative", "incremental"}, optional
+        Whether a row of a session holds its whole prompt or only what is new.
+        Required where rows carry a `session_id`.
+    progress : callable, optional
+        Told (bytes read, bytes in all).
+
+    Raises
+    ------
+    TraceError
+        On bad input, naming file and line.
+    """
+    reader = _MooncakeReader(block_size or BLOCK_SIZE, rows)
+    source = Source(path, progress)
+    decode = msgspec.json.Decoder(Row).decode
+    for number, line in lines(source):
+        where = f"{path}:{number}"
+        try:
+            row = decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise decode_error(where, line, error) from error
+        reader.add(row, where)
+    return reader.builder.finish(path.name.split(".")[0], source.digest())
+
+
+def lines(source: Source) -> Iterator[tuple[int, bytes]]:
+    """Yield (line number, line) of a plain or compressed file, without BOM and blank lines."""
+    number = 0
+    with source.open_plain() as file:
+        try:
+            for number, line in enumerate(file, 1):
+                line = line.removeprefix(BOM) if number == 1 else line
+                if line.strip():
+                    yield number, line
+        except DAMAGE as error:
+            raise TraceError(
+                f"{source.path}:{number + 1}: the compressed data is cut off or damaged ({error})"
+            ) from error
+
+
+class _MooncakeReader:
+    def __init__(self, block_size: int, rows: str | None) -> None:
+        self.builder = TraceBuilder(block_size)
+        self.ids = BlockIds()
+        self.rows = rows
+        self.sessions: dict[str | int, int] = {}
+        self.previous: dict[int, tuple[float, int, int]] = {}  # arrival, input tokens, terminal
+        self.plain = False
+
+    def add(self, row: Row, where: str) -> None:
+        new = _either(where, "input_length", row.input_length, row.input_tokens)
+        if new is None or new < 1:
+            raise TraceError(f"{where}: input_length is {new}; it must be at least 1 token")
+        output = _either(where, "output_length", row.output_length, row.output_tokens) or 0
+        if output < 0:
+            raise TraceError(f"{where}: output_length is {output}; it must not be negative")
+        session = self._session(row, where)
+        arrival, before, above = self.previous.get(session, (None, 0, -1))
+        arrival = self._arrival(row, arrival, where)
+        if self.rows != "incremental":
+            before, above = 0, -1
+        try:
+            ids = self.ids.parse(row.hash_ids or b"[]")
+        except TraceError as error:
+            raise TraceError(f"{where}: {error}") from error
+        expected = -(-new // self.builder.block_size)
+        if len(ids) != expected:
+            raise TraceError(
+                f"{where}: {len(ids)} hash_ids for input_length {new}; blocks of "
+                f"{self.builder.block_size} tokens need exactly {expected}"
+            )
+        terminal = self.builder.chain(ids, new, where, start=above)
+        self.builder.request(
+            arrival=arrival,
+            session=session,
+            input_tokens=before + new,
+            output_tokens=output,
+            service=float("nan"),
+            subagent=False,
+            terminal=terminal,
+        )
+        if session >= 0:
+            self.previous[session] = (arrival, before + new, terminal)
+
+    def _session(self, row: Row, where: str) -> int:
+        if row.session_id is None:
+            self.plain = True
+        elif self.rows is None:
+            raise TraceError(
+                f"{where}: rows carry a session_id; say --rows cumulative (each row holds its "
+                "whole prompt) or --rows incremental (each row holds only what is new)"
+            )
+        if self.plain and (self.sessions or row.session_id is not None):
+            raise TraceError(f"{where}: some rows have a session_id and some do not")
+        if row.session_id is None:
+            return -1
+        return self.sessions.setdefault(row.session_id, len(self.sessions))
+
+    def _arrival(self, row: Row, previous: float | None, where: str) -> float:
+        stamp = _either(where, "timestamp", row.timestamp, row.created_time)
+        if stamp is None and previous is not None:
+            delay = _either(where, "delay", row.delay, row.delay_ms)
+            stamp = None if delay is None else 1000 * previous + delay
+        if stamp is None:
+            raise TraceError(f"{where}: no timestamp (ms), and no delay after an earlier row")
+        if not isfinite(stamp) or stamp < 0:
+            raise TraceError(f"{where}: timestamp is {stamp}; it must be at least 0 ms")
+        return stamp / 1000
+
+
+def _either(where: str, field: str, value: Number, alias: Number) -> Number:
+    if value is not None and alias is not None and value != alias:
+        raise TraceError(f"{where}: {field} is {value} and its alias says {alias}")
+    return alias if value is None else value
