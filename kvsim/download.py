@@ -243,7 +243,7 @@ def _transfer(
         try:
             get(file.url, stream, None)
         except HTTPError as error:
-            if error.response.status_code != RANGE_NOT_SATISFIABLE:
+            if error.response is None or error.response.status_code != RANGE_NOT_SATISFIABLE:
                 raise
 
 
