@@ -1,0 +1,20 @@
+"""Sphinx extension of the book: no page asks another machine for anything."""
+
+from sphinx.application import Sphinx
+from sphinx.config import Config
+
+
+def drop_thebe(app: Sphinx, config: Config) -> None:
+    """Disconnect sphinx-thebe, which Jupyter Book always loads: its script comes from a CDN."""
+    for listeners in app.events.listeners.values():
+        for listener in [x for x in listeners if x.handler.__module__.startswith("sphinx_thebe")]:
+            listeners.remove(listener)
+    registry = app.registry
+    registry.css_files = [entry for entry in registry.css_files if "thebe" not in entry[0]]
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Register with Sphinx."""
+    app.connect("config-inited", drop_thebe, priority=900)
+    app.add_css_file("kvsim.css")
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
