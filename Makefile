@@ -38,7 +38,7 @@ $(VENV)/.installed-bench: pyproject.toml constraints.txt $(VENV)/.installed
 # --- traces and experiments ----------------------------------------------------------------------
 
 data: setup ## fetch the public traces into data/raw (FROM=dir: from a local mirror)
-	$(PY) -m kvsim.fetch $(if $(FROM),--from '$(FROM)')
+	$(VENV)/bin/kvsim fetch $(if $(FROM),--from '$(FROM)')
 
 repro: validate belady characterize gap ablation compare book ## run every experiment, render the book
 	@echo "results in $(RESULTS)/, the book in $(HTML)"
