@@ -1,0 +1,830 @@
+"""The compiled replay loop: residency, capacity, pins and counts live here.
+
+A policy only ranks evictable leaves. In leaf mode with pins a node of the
+radix tree stands for all its blocks and its residency is one number; the
+other modes run the same loop on the tree of one block a node.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numba import from_dtype, njit, types
+
+from kvsim.trace import Trace, TraceError
+
+NODE = np.dtype(
+    [
+        ("parent", "i4"),
+        ("length", "i4"),
+        ("depth", "i4"),
+        ("tail_tokens", "i4"),
+        ("tokens_above", "i8"),
+        ("resident", "i4"),  # leading blocks resident
+        ("children", "i4"),  # child nodes with a resident block
+        ("last", "i4"),  # request that touched the node last, -1 never
+        ("pinned", "i4"),  # request that pinned the node last
+        ("run", "i4"),  # newest run, -1 none
+        ("uses", "i8"),  # touches so far
+        ("stamp", "i8"),  # the node's valid heap entry
+    ],
+    align=True,
+)
+# Resident blocks of one node that were inserted together; a node's runs form a stack.
+RUN = np.dtype(
+    [
+        ("start", "i4"),  # first block within the node
+        ("birth", "i4"),  # request that inserted it
+        ("uses", "i8"),  # the node's `uses` before that
+        ("below", "i4"),  # older run of the node, -1 none
+    ],
+    align=True,
+)
+REQUEST = np.dtype(
+    [
+        ("arrival", "f8"),
+        ("service", "f8"),
+        ("input_tokens", "i8"),
+        ("output_tokens", "i8"),
+        ("session", "i4"),
+        ("terminal", "i4"),
+        ("subagent", "?"),
+    ],
+    align=True,
+)
+ENTRY = np.dtype([("key", "f8"), ("tie", "i8"), ("stamp", "i8"), ("node", "i4")], align=True)
+
+# Entries of Cache.counts.
+USED, INSERTED, EVICTED, EXPIRED, ENTRIES, STAMP, FREE_RUN, DRAWN = range(8)
+RERANK = {"touch": 0, "request": 1, "eviction": 2}
+
+
+class Cache(NamedTuple):
+    """What a policy sees: the state of the cache and of the trace.
+
+    Attributes
+    ----------
+    nodes : NODE[m]
+    runs : RUN[]
+    requests : REQUEST[n]
+    counts : int64[8]
+        Indexed by ``USED, INSERTED, EVICTED, EXPIRED`` (blocks) and internals.
+    path : int32[]
+        Nodes of the request in process, deepest first.
+    drawn : int32[]
+        Scratch of sampled candidates.
+    capacity, block_size : int
+        Blocks; tokens.
+    """
+
+    nodes: np.ndarray
+    runs: np.ndarray
+    requests: np.ndarray
+    counts: np.ndarray
+    path: np.ndarray
+    drawn: np.ndarray
+    capacity: int
+    block_size: int
+
+
+class State(NamedTuple):
+    """What a policy remembers; the policy gives the columns their meaning.
+
+    Attributes
+    ----------
+    scalars : float64[]
+        Parameters and running numbers.
+    nodes : float64[m, columns]
+        A row a node of the tree.
+    sessions : float64[s, columns]
+        A row a session; one row where the trace has none.
+    table : int64[]
+        Look-up data.
+    """
+
+    scalars: np.ndarray
+    nodes: np.ndarray
+    sessions: np.ndarray
+    table: np.ndarray
+
+
+class Rules(NamedTuple):
+    """Switches and policy traits in the form the kernel takes."""
+
+    flat: bool
+    pinning: bool
+    root_oldest: bool
+    set_hits: bool
+    deepest_only: bool
+    candidates: int
+    rerank: int
+    uniform: bool
+    ttl: float
+    tells_request: bool
+    tells_touch: bool
+    tells_removal: bool
+
+
+class Hooks(NamedTuple):
+    """A policy's compiled functions."""
+
+    rank: Any
+    on_request: Any
+    on_touch: Any
+    on_remove: Any
+
+
+STATE_TYPE = types.NamedTuple(
+    (types.float64[::1], types.float64[:, ::1], types.float64[:, ::1], types.int64[::1]), State
+)
+CACHE_TYPE = types.NamedTuple(
+    (
+        *(from_dtype(record)[::1] for record in (NODE, RUN, REQUEST)),
+        types.int64[::1],
+        types.int32[::1],
+        types.int32[::1],
+        types.int64,
+        types.int64,
+    ),
+    Cache,
+)
+SIGNATURES = Hooks(
+    rank=types.float64(STATE_TYPE, CACHE_TYPE, types.int64, types.int64),
+    on_request=types.void(STATE_TYPE, CACHE_TYPE, types.int64, types.int64),
+    on_touch=types.void(STATE_TYPE, CACHE_TYPE, types.int64, types.int64, types.int64),
+    on_remove=types.void(
+        STATE_TYPE, CACHE_TYPE, types.int64, types.int64, types.int64, types.boolean
+    ),
+)
+RULES_TYPE = types.NamedTuple(
+    (*[types.boolean] * 5, types.int64, types.int64, types.boolean, types.float64)
+    + (types.boolean,) * 3,
+    Rules,
+)
+HOOK_TYPES = [types.FunctionType(signature) for signature in SIGNATURES]
+
+
+def no_request(state, cache, now, hit_blocks):  # type: ignore[no-untyped-def]
+    """Do nothing before a request makes room."""
+
+
+def no_touch(state, cache, first, last, now):  # type: ignore[no-untyped-def]
+    """Do nothing when nodes are touched."""
+
+
+def no_removal(state, cache, node, blocks, now, expired):  # type: ignore[no-untyped-def]
+    """Do nothing when blocks leave."""
+
+
+def new_state(
+    trace: Trace,
+    *,
+    scalars: Sequence[float] = (),
+    nodes: int = 0,
+    sessions: int = 0,
+    table: np.ndarray | None = None,
+) -> State:
+    """Allocate a policy's state, zeroed.
+
+    Parameters
+    ----------
+    trace : Trace
+        Gives the numbers of nodes and sessions.
+    scalars : sequence of float
+        Values of the scalars.
+    nodes, sessions : int
+        Columns a node and a session.
+    table : int64[], optional
+        Look-up data.
+    """
+    rows = 1 + max(int(trace.session.max(initial=0)), 0)
+    return State(
+        np.array(scalars, dtype=np.float64),
+        np.zeros((len(trace.tree.parent), nodes)),
+        np.zeros((rows, sessions)),
+        np.zeros(0, dtype=np.int64) if table is None else table.astype(np.int64),
+    )
+
+
+def no_state(trace: Trace, capacity: int, seed: int) -> State:
+    """Return the state of a policy that keeps none."""
+    return new_state(trace)
+
+
+@dataclass(frozen=True, eq=False)
+class Policy:
+    """An eviction policy: what the engine compiles into its loop.
+
+    Parameters
+    ----------
+    name : str
+        Key in tables and on the command line.
+    summary : str
+        The rule in one sentence.
+    source : str
+        Publication or code the rule comes from.
+    rank : function ``(state, cache, node, now) -> float``
+        Compiled by the engine, as the hooks are. Rank of the node's deepest resident block; the smallest is evicted
+        first, ties go to the least recently used.
+    setup : function ``(trace, capacity, seed, **parameters) -> State``
+        Allocate the state, see `new_state`.
+    on_request : function ``(state, cache, now, hit_blocks)``
+        Called after look-up, before room is made.
+    on_touch : function ``(state, cache, first, last, now)``
+        Called after insertion: ``cache.path[first:last]`` are touched nodes, deepest first.
+    on_remove : function ``(state, cache, node, blocks, now, expired)``
+        Called after `blocks` blocks left the node's end.
+    rerank : {"touch", "request", "eviction"}
+        When ranks change: only if the node is touched, with every request,
+        or with every eviction.
+    uniform : bool
+        Whether a run's blocks keep their place in the order while its tail
+        goes, so that the run may be evicted in one piece.
+    needs : tuple of str
+        What the rule wants beyond chains and times, such as "future".
+    parameters : dict
+        Defaults of the parameters of `setup`.
+    """
+
+    name: str
+    summary: str
+    source: str
+    rank: Callable[..., float]
+    setup: Callable[..., State] = no_state
+    on_request: Callable[..., None] = no_request
+    on_touch: Callable[..., None] = no_touch
+    on_remove: Callable[..., None] = no_removal
+    rerank: Literal["touch", "request", "eviction"] = "touch"
+    uniform: bool = True
+    needs: tuple[str, ...] = ()
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Switches:
+    """How the cache works, apart from the policy.
+
+    Parameters
+    ----------
+    eviction : {"leaf", "flat"}
+        Only leaves may go, or any unpinned block.
+    pinning : bool
+        Whether a request's chain is safe from the evictions it causes.
+    touch_order : {"deepest-oldest", "root-oldest"}
+        Recency among blocks touched by one request.
+    hits : {"prefix", "set"}
+        The longest resident prefix, or resident blocks counted one by one.
+    hit_cap : {None, "engine"}
+        Count at most input_tokens - 1 tokens, floored to a block.
+    touch : {"chain", "deepest"}
+        What a request touches: its whole chain, or what it inserted and its deepest block.
+    candidates : int
+        Rank only this many least recently used leaves; 0 ranks all.
+    """
+
+    eviction: Literal["leaf", "flat"] = "leaf"
+    pinning: bool = True
+    touch_order: Literal["deepest-oldest", "root-oldest"] = "deepest-oldest"
+    hits: Literal["prefix", "set"] = "prefix"
+    hit_cap: Literal["engine"] | None = None
+    touch: Literal["chain", "deepest"] = "chain"
+    candidates: int = 0
+
+    @property
+    def one_block_nodes(self) -> bool:
+        """Whether blocks of a node can differ in residence beyond a prefix, or in history."""
+        return (
+            self.eviction == "flat"
+            or not self.pinning
+            or self.touch == "deepest"
+            or self.hits == "set"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """Per-request counts of one run.
+
+    Attributes
+    ----------
+    policy : str
+    capacity : int
+        Blocks.
+    hit_blocks, hit_tokens : int64[n]
+        Hits counted, in the trace's row order.
+    capped_blocks, capped_tokens : int64[n]
+        Hits that the engine's hit cap does not count.
+    inserted_blocks, evicted_blocks, expired_blocks : int or None
+        Flow of blocks; None for a bound that has no flow.
+    """
+
+    policy: str
+    capacity: int
+    hit_blocks: np.ndarray
+    hit_tokens: np.ndarray
+    capped_blocks: np.ndarray
+    capped_tokens: np.ndarray
+    inserted_blocks: int | None = None
+    evicted_blocks: int | None = None
+    expired_blocks: int | None = None
+
+
+def replay(
+    trace: Trace,
+    policy: Policy,
+    capacity: int,
+    *,
+    ttl: float | None = None,
+    switches: Switches = Switches(),
+    seed: int = 0,
+    parameters: Mapping[str, Any] | None = None,
+) -> Result:
+    """Replay a trace under one policy; DESIGN section 3, exactly.
+
+    Parameters
+    ----------
+    trace : Trace
+        The requests.
+    policy : Policy
+        Ranks the evictable leaves.
+    capacity : int
+        Blocks the cache holds.
+    ttl : float, optional
+        Seconds after its last touch a block lives; for ever unless given.
+    switches : Switches
+        How the cache works.
+    seed : int
+        Of policies that draw.
+    parameters : mapping, optional
+        Parameters of the policy other than their defaults.
+
+    Raises
+    ------
+    TraceError
+        If capacity, TTL or a parameter makes no sense.
+    """
+    if capacity < 0:
+        raise TraceError(f"capacity is {capacity}; it must be at least 0 blocks")
+    if ttl is not None and not ttl >= 0:
+        raise TraceError(f"ttl is {ttl}; it must be at least 0 s")
+    unknown = set(parameters or {}) - set(policy.parameters)
+    if unknown:
+        raise TraceError(
+            f"policy {policy.name} has no parameter {sorted(unknown)[0]!r}; "
+            f"it has: {', '.join(policy.parameters) or 'none'}"
+        )
+    if switches.one_block_nodes:
+        trace = trace.expand()
+    state = policy.setup(trace, capacity, seed, **{**policy.parameters, **(parameters or {})})
+    cache = _new_cache(trace, capacity)
+    rules = Rules(
+        flat=switches.eviction == "flat",
+        pinning=switches.pinning,
+        root_oldest=switches.touch_order == "root-oldest",
+        set_hits=switches.hits == "set",
+        deepest_only=switches.touch == "deepest",
+        candidates=switches.candidates,
+        rerank=RERANK[policy.rerank],
+        uniform=policy.uniform,
+        ttl=np.inf if ttl is None else float(ttl),
+        tells_request=policy.on_request is not no_request,
+        tells_touch=policy.on_touch is not no_touch,
+        tells_removal=policy.on_remove is not no_removal,
+    )
+    hits = np.zeros((2, trace.requests), dtype=np.int64)
+    _loop()(cache, new_heap(len(cache.nodes)), state, *compiled(policy), rules, hits)
+    flow = {
+        "inserted_blocks": int(cache.counts[INSERTED]),
+        "evicted_blocks": int(cache.counts[EVICTED]),
+        "expired_blocks": int(cache.counts[EXPIRED]),
+    }
+    return cap_hits(trace, counted(policy.name, capacity, hits[0], hits[1], **flow), switches)
+
+
+@lru_cache(maxsize=None)
+def compiled(policy: Policy) -> Hooks:
+    """Compile a policy's functions; the loop that calls them is compiled once for all."""
+    functions = Hooks(policy.rank, policy.on_request, policy.on_touch, policy.on_remove)
+    return Hooks(
+        *(
+            njit(signature, cache=True)(function)
+            for signature, function in zip(SIGNATURES, functions, strict=True)
+        )
+    )
+
+
+@lru_cache(maxsize=1)
+def _loop() -> Callable[..., None]:
+    heap, hits = from_dtype(ENTRY)[::1], types.int64[:, ::1]
+    signature = types.void(CACHE_TYPE, heap, STATE_TYPE, *HOOK_TYPES, RULES_TYPE, hits)
+    return njit(signature, cache=True)(_replay)  # type: ignore[no-any-return]
+
+
+def counted(
+    policy: str, capacity: int, blocks: np.ndarray, tokens: np.ndarray, **flow: int
+) -> Result:
+    """Return the result of hits without a cap (int64[n] blocks and tokens)."""
+    none = np.zeros_like(blocks)
+    return Result(policy, capacity, blocks, tokens, none, none, **flow)
+
+
+def cap_hits(trace: Trace, result: Result, switches: Switches) -> Result:
+    """Apply the engine's hit cap, which vLLM and SGLang share: the last token is recomputed."""
+    if switches.hit_cap is None:
+        return result
+    cap = np.maximum(trace.input_tokens - 1, 0) // trace.block_size
+    blocks = np.minimum(result.hit_blocks, cap)
+    tokens = np.where(result.hit_blocks > cap, cap * trace.block_size, result.hit_tokens)
+    return replace(
+        result,
+        hit_blocks=blocks,
+        hit_tokens=tokens,
+        capped_blocks=result.hit_blocks - blocks,
+        capped_tokens=result.hit_tokens - tokens,
+    )
+
+
+def new_nodes(trace: Trace) -> np.ndarray:
+    """Return NODE[m] of an empty cache."""
+    nodes = np.zeros(len(trace.tree.parent), dtype=NODE)
+    for name in trace.tree._fields:
+        nodes[name] = getattr(trace.tree, name)
+    for name in ("last", "pinned", "run"):
+        nodes[name] = -1
+    return nodes
+
+
+def new_heap(nodes: int) -> np.ndarray:
+    """Return ENTRY[] with room for every node twice, so that dropping stale entries pays."""
+    return np.zeros(2 * nodes + 16, dtype=ENTRY)
+
+
+def _new_cache(trace: Trace, capacity: int) -> Cache:
+    requests = np.zeros(trace.requests, dtype=REQUEST)
+    for name in REQUEST.names or ():
+        requests[name] = getattr(trace, name)
+    nodes = new_nodes(trace)
+    # A run holds at least one resident block.
+    runs = np.empty(min(capacity, trace.distinct_blocks) + 1, dtype=RUN)
+    runs["below"] = np.arange(1, len(runs) + 1)  # chain of free runs
+    levels = np.zeros(len(nodes) + 1, dtype=np.int32)
+    _count_levels(levels, trace.tree.parent)
+    return Cache(
+        nodes=nodes,
+        runs=runs,
+        requests=requests,
+        counts=np.zeros(8, dtype=np.int64),
+        path=np.empty(int(levels.max()) + 1, dtype=np.int32),
+        drawn=np.empty(len(nodes), dtype=np.int32),
+        capacity=capacity,
+        block_size=trace.block_size,
+    )
+
+
+@njit(cache=True)
+def _count_levels(levels, parent):
+    for node in range(len(parent)):
+        levels[node] = 1 + (levels[parent[node]] if parent[node] >= 0 else 0)
+
+
+def _replay(cache, heap, state, rank, on_request, on_touch, on_remove, rules, hits):
+    oldest = np.int64(0)  # first request whose blocks may not have expired yet
+    for row in range(len(cache.requests)):
+        now = np.int64(row)
+        if rules.ttl < np.inf:
+            oldest = _expire(cache, heap, state, rank, on_remove, rules, now, oldest)
+        levels, missing = _look_up(cache, rules, now, hits)
+        if rules.tells_request:
+            on_request(state, cache, now, hits[0, now])
+        step = -levels  # without pins: first touch what is resident, level by level
+        while step < levels:
+            first = np.int64(0)
+            last = levels
+            if not rules.pinning:
+                first = levels + step if step < 0 else levels - 1 - step
+                last = first + 1
+                absent = cache.nodes[cache.path[first]].resident == 0
+                step += 1
+                if step > 0 and rules.set_hits and not absent:
+                    hits[0, now] += 1
+                    hits[1, now] += cache.nodes[cache.path[first]].tail_tokens
+                if (step > 0) != absent or (not absent and rules.deepest_only and first > 0):
+                    continue
+                missing = np.int64(absent)
+            else:
+                step = levels
+            if missing > 0:
+                _make_room(cache, heap, state, rank, on_remove, rules, now, missing)
+                _insert(cache, first, last, missing, now)
+            _touch(cache, state, on_touch, rules, first, last, now)
+            for level in range(first, last):
+                node = np.int64(cache.path[level])
+                if cache.nodes[node].resident > 0:
+                    _offer(cache, heap, state, rank, rules, node, now)
+                    if not rules.flat:
+                        break  # nodes above have a resident child
+
+
+@njit
+def _expire(cache, heap, state, rank, on_remove, rules, now, oldest):
+    """Remove the blocks whose last touch is too old; return the oldest request left."""
+    nodes, requests = cache.nodes, cache.requests
+    while requests[now].arrival - requests[oldest].arrival > rules.ttl:
+        node = np.int64(requests[oldest].terminal)
+        while node >= 0:
+            blocks = np.int64(nodes[node].resident)
+            if blocks > 0 and nodes[node].last == oldest:
+                _remove(cache, heap, state, rank, on_remove, rules, node, blocks, now, EXPIRED)
+            node = np.int64(nodes[node].parent)
+        oldest += 1
+    return oldest
+
+
+@njit
+def _look_up(cache, rules, now, hits):
+    """Collect and pin the path; count hits; return (levels, missing blocks)."""
+    nodes = cache.nodes
+    node = np.int64(cache.requests[now].terminal)
+    levels = np.int64(0)
+    missing = np.int64(0)
+    leading = node  # deepest node that the resident prefix reaches into
+    while node >= 0:
+        absent = nodes[node].length - nodes[node].resident
+        cache.path[levels] = node
+        levels += 1
+        nodes[node].pinned = now
+        missing += absent
+        if absent > 0:
+            leading = node
+        elif rules.set_hits and rules.pinning:
+            hits[0, now] += 1
+            hits[1, now] += nodes[node].tail_tokens
+        node = np.int64(nodes[node].parent)
+    if leading >= 0 and not rules.set_hits:
+        resident = np.int64(nodes[leading].resident)
+        hits[0, now] = nodes[leading].depth + resident
+        hits[1, now] = nodes[leading].tokens_above + resident * cache.block_size
+        if resident == nodes[leading].length:
+            hits[1, now] += nodes[leading].tail_tokens - cache.block_size
+    return levels, missing
+
+
+@njit
+def _make_room(cache, heap, state, rank, on_remove, rules, now, missing):
+    """Evict until `missing` blocks fit or nothing evictable is left."""
+    nodes, counts = cache.nodes, cache.counts
+    refresh = rules.rerank >= 1
+    while cache.capacity - counts[USED] < missing:
+        need = missing - cache.capacity + counts[USED]
+        if refresh:
+            _refresh(cache, heap, state, rank, rules, now)
+            refresh = rules.rerank == 2
+        node = _pop_victim(cache, heap, rules, now)
+        if node >= 0 and rules.candidates > 1:
+            node = _best_of_oldest(cache, heap, state, rank, rules, node, now)
+        if node < 0:
+            break
+        again = True
+        while again:
+            blocks = np.int64(1)
+            if rules.uniform:
+                blocks = min(need, nodes[node].resident - cache.runs[nodes[node].run].start)
+            _remove(cache, heap, state, rank, on_remove, rules, node, blocks, now, EVICTED)
+            need -= blocks
+            again = nodes[node].resident > 0
+            if again:
+                # Go on while the node's next block would be the next victim.
+                key = rank(state, cache, node, now)
+                again = (
+                    need > 0
+                    and rules.rerank < 2
+                    and rules.candidates == 0
+                    and (
+                        counts[ENTRIES] == 0
+                        or key < heap[0].key
+                        or (key == heap[0].key and _tie(nodes, rules, node) < heap[0].tie)
+                    )
+                )
+                if not again:
+                    _offer(cache, heap, state, rank, rules, node, now)
+
+
+@njit
+def _insert(cache, first, last, missing, now):
+    """Insert the absent blocks of path[first:last], root first, as many as fit."""
+    nodes, runs, counts = cache.nodes, cache.runs, cache.counts
+    room = min(missing, cache.capacity - counts[USED])
+    level = last - 1
+    while level >= first and room > 0:
+        node = cache.path[level]
+        level -= 1
+        blocks = min(room, nodes[node].length - nodes[node].resident)
+        if blocks == 0:
+            continue
+        run = counts[FREE_RUN]
+        counts[FREE_RUN] = runs[run].below
+        runs[run].start = nodes[node].resident
+        runs[run].birth = now
+        runs[run].uses = nodes[node].uses
+        runs[run].below = nodes[node].run
+        nodes[node].run = run
+        if nodes[node].resident == 0 and nodes[node].parent >= 0:
+            nodes[nodes[node].parent].children += 1
+        nodes[node].resident += blocks
+        counts[USED] += blocks
+        counts[INSERTED] += blocks
+        room -= blocks
+
+
+@njit
+def _touch(cache, state, on_touch, rules, first, last, now):
+    """Count the request as the last use of path[first:last], or of its new and deepest nodes."""
+    nodes = cache.nodes
+    start = first
+    for level in range(first, last):
+        run = nodes[cache.path[level]].run
+        if rules.deepest_only and level > 0 and (run < 0 or cache.runs[run].birth != now):
+            if rules.tells_touch and start < level:
+                on_touch(state, cache, start, level, now)
+            start = level + 1
+            continue
+        nodes[cache.path[level]].last = now
+        nodes[cache.path[level]].uses += 1
+    if rules.tells_touch and start < last:
+        on_touch(state, cache, start, last, now)
+
+
+@njit
+def _remove(cache, heap, state, rank, on_remove, rules, node, blocks, now, cause):
+    """Take blocks off a node's end; offer its parent if that is a leaf now."""
+    nodes, runs, counts = cache.nodes, cache.runs, cache.counts
+    nodes[node].resident -= blocks
+    counts[USED] -= blocks
+    counts[cause] += blocks
+    run = np.int64(nodes[node].run)
+    while run >= 0 and runs[run].start >= nodes[node].resident:
+        below = np.int64(runs[run].below)
+        runs[run].below = counts[FREE_RUN]
+        counts[FREE_RUN] = run
+        run = below
+    nodes[node].run = run
+    if rules.tells_removal:
+        on_remove(state, cache, node, blocks, now, cause == EXPIRED)
+    parent = np.int64(nodes[node].parent)
+    if nodes[node].resident == 0 and parent >= 0:
+        nodes[parent].children -= 1
+        if not rules.flat:
+            _offer(cache, heap, state, rank, rules, parent, now)
+
+
+@njit
+def _tie(nodes, rules, node):
+    """Return the recency of a node's deepest resident block: request, then depth."""
+    depth = np.int64(nodes[node].depth) + nodes[node].resident - 1
+    if not rules.root_oldest:
+        depth = (np.int64(1) << 31) - 1 - depth
+    return (np.int64(nodes[node].last) << 31) | depth
+
+
+@njit
+def _offer(cache, heap, state, rank, rules, node, now):
+    """Enter an evictable node into the heap; its older entry becomes stale."""
+    nodes, counts = cache.nodes, cache.counts
+    if nodes[node].resident == 0 or (nodes[node].children > 0 and not rules.flat):
+        return
+    if counts[ENTRIES] == len(heap):
+        _drop_stale(nodes, heap, counts, rules.flat)
+        _heapify(heap, counts[ENTRIES])
+    counts[STAMP] += 1
+    nodes[node].stamp = counts[STAMP]
+    # With sampled candidates the heap is in order of recency; ranks come at eviction.
+    key = 0.0 if rules.candidates > 0 else rank(state, cache, node, now)
+    heap_push(heap, counts[ENTRIES], key, _tie(nodes, rules, node), counts[STAMP], node)
+    counts[ENTRIES] += 1
+
+
+@njit
+def _drop_stale(nodes, heap, counts, flat):
+    kept = 0
+    for i in range(counts[ENTRIES]):
+        node = heap[i].node
+        if (
+            nodes[node].stamp == heap[i].stamp
+            and nodes[node].resident > 0
+            and (flat or nodes[node].children == 0)
+        ):
+            heap[kept].key = heap[i].key
+            heap[kept].tie = heap[i].tie
+            heap[kept].stamp = heap[i].stamp
+            heap[kept].node = node
+            kept += 1
+    counts[ENTRIES] = kept
+
+
+@njit
+def _refresh(cache, heap, state, rank, rules, now):
+    """Rank every candidate anew."""
+    _drop_stale(cache.nodes, heap, cache.counts, rules.flat)
+    if rules.candidates == 0:
+        for i in range(cache.counts[ENTRIES]):
+            heap[i].key = rank(state, cache, np.int64(heap[i].node), now)
+    _heapify(heap, cache.counts[ENTRIES])
+
+
+@njit
+def _pop_victim(cache, heap, rules, now):
+    """Take the best valid unpinned entry off the heap; return its node or -1."""
+    nodes, counts = cache.nodes, cache.counts
+    while counts[ENTRIES] > 0:
+        node = np.int64(heap[0].node)
+        stamp = heap[0].stamp
+        counts[ENTRIES] -= 1
+        heap_pop(heap, counts[ENTRIES])
+        if (
+            nodes[node].stamp == stamp
+            and nodes[node].resident > 0
+            and (rules.flat or nodes[node].children == 0)
+            and not (rules.pinning and nodes[node].pinned == now)
+        ):
+            return node
+    return np.int64(-1)
+
+
+@njit
+def _best_of_oldest(cache, heap, state, rank, rules, node, now):
+    """Rank the k least recently used candidates, `node` the first; offer back all but the best."""
+    best = node
+    best_key = rank(state, cache, node, now)
+    for _ in range(rules.candidates - 1):
+        node = _pop_victim(cache, heap, rules, now)
+        if node < 0:
+            break
+        key = rank(state, cache, node, now)
+        if key < best_key:  # the older one wins a tie
+            best, best_key, node = node, key, best
+        cache.drawn[cache.counts[DRAWN]] = node
+        cache.counts[DRAWN] += 1
+    while cache.counts[DRAWN] > 0:
+        cache.counts[DRAWN] -= 1
+        node = np.int64(cache.drawn[cache.counts[DRAWN]])
+        _offer(cache, heap, state, rank, rules, node, now)
+    return best
+
+
+@njit
+def heap_push(heap, size, key, tie, stamp, node):
+    """Add an entry to a heap of `size` entries; the smallest (key, tie) is on top."""
+    i = size
+    while i > 0:
+        up = (i - 1) >> 1
+        if not (key < heap[up].key or (key == heap[up].key and tie < heap[up].tie)):
+            break
+        heap[i].key = heap[up].key
+        heap[i].tie = heap[up].tie
+        heap[i].stamp = heap[up].stamp
+        heap[i].node = heap[up].node
+        i = up
+    heap[i].key = key
+    heap[i].tie = tie
+    heap[i].stamp = stamp
+    heap[i].node = node
+
+
+@njit
+def heap_pop(heap, size):
+    """Remove the top; `size` entries are left, the last of which is sifted down from the top."""
+    _sift_down(heap, np.int64(0), heap[size].key, heap[size].tie, heap[size].stamp,
+               heap[size].node, size)
+
+
+@njit
+def _heapify(heap, size):
+    for i in range(size // 2 - 1, -1, -1):
+        _sift_down(heap, i, heap[i].key, heap[i].tie, heap[i].stamp, heap[i].node, size)
+
+
+@njit
+def _sift_down(heap, i, key, tie, stamp, node, size):
+    """Place an entry at `i` or below in the order of (key, tie)."""
+    while True:
+        child = 2 * i + 1
+        if child >= size:
+            break
+        if child + 1 < size and (
+            heap[child + 1].key < heap[child].key
+            or (heap[child + 1].key == heap[child].key and heap[child + 1].tie < heap[child].tie)
+        ):
+            child += 1
+        if not (heap[child].key < key or (heap[child].key == key and heap[child].tie < tie)):
+            break
+        heap[i].key = heap[child].key
+        heap[i].tie = heap[child].tie
+        heap[i].stamp = heap[child].stamp
+        heap[i].node = heap[child].node
+        i = child
+    heap[i].key = key
+    heap[i].tie = tie
+    heap[i].stamp = stamp
+    heap[i].node = node

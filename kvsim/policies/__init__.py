@@ -1,0 +1,26 @@
+"""Eviction policies: one file a policy and one line in `POLICIES`."""
+
+from kvsim.engine import Policy
+from kvsim.policies import belady, fifo, lfu, lru, random
+from kvsim.trace import TraceError
+
+POLICIES: dict[str, Policy] = {
+    "lru": lru.POLICY,
+    "fifo": fifo.POLICY,
+    "lfu": lfu.POLICY,
+    "random": random.POLICY,
+    "belady": belady.POLICY,
+}
+
+
+def get(name: str) -> Policy:
+    """Return the registered policy `name`.
+
+    Raises
+    ------
+    TraceError
+        If there is none; the message lists the known names.
+    """
+    if name not in POLICIES:
+        raise TraceError(f"policy {name!r} is unknown; known: {', '.join(POLICIES)}, opt")
+    return POLICIES[name]
