@@ -66,6 +66,10 @@ TRACE_COLUMNS = {
     "licence": "licence",
     "source": "published at",
 }
+BOUNDS_LISTED = (
+    {"name": "opt", "source": "bound: Belady 1966, with bypass", "needs": ["future"]},
+    {"name": "infinite", "source": "bound: nothing is ever evicted", "needs": []},
+)
 OPT_CAPTION = "opt bounds hit blocks before the hit cap; it bounds neither tokens nor capped hits."
 
 app = typer.Typer(
@@ -305,14 +309,13 @@ def convert(
 def policies(as_json: AsJson = False, as_csv: AsCsv = False, output: Output = None) -> None:
     """List the eviction policies."""
     write = _writer(as_json, as_csv, output)
-    from kvsim.bounds import OPT
     from kvsim.policies import POLICIES
 
-    known = [*POLICIES.values(), OPT]
-    catalogue = [
-        {"name": policy.name, "source": policy.source, "needs": list(policy.needs)}
-        for policy in known
+    catalogue: list[dict[str, Any]] = [
+        {"name": name, "source": policy.source, "needs": list(policy.needs)}
+        for name, policy in POLICIES.items()
     ]
+    catalogue += BOUNDS_LISTED
     shown = [row | {"needs": ", ".join(row["needs"])} for row in catalogue]
     if as_csv:
         catalogue = shown
@@ -398,12 +401,13 @@ def _arrange(trace: "Trace", window: str | None, sessions: int | None, seed: int
 
 
 def _policy(item: str) -> "str | Policy":
-    """Return a policy's name once it is known to exist, or the policy a file defines."""
+    """Return the policy that a name or a file stands for; a bound stays a name."""
+    from kvsim.bounds import BOUNDS
     from kvsim.engine import Policy
     from kvsim.policies import get
 
     if not item.endswith(".py"):
-        return item if item == "opt" else get(item).name
+        return item if item in BOUNDS else get(item)
     path = Path(item)
     if not path.is_file():
         raise _usage(f"--policy {item}: no such file")
@@ -435,7 +439,7 @@ def _point(capacity: int, hits: int, blocks: int) -> dict[str, Any]:
 
 def _label(policy: str, ttl: float | None) -> str:
     """Return what tables call a policy: LRU with a TTL of 300 s is TTL-300."""
-    if ttl is None:
+    if ttl is None or policy in {row["name"] for row in BOUNDS_LISTED}:
         return policy
     return f"TTL-{ttl:g}" if policy == "lru" else f"{policy}+TTL-{ttl:g}"
 
