@@ -54,10 +54,11 @@ REQUEST = np.dtype(
     ],
     align=True,
 )
-ENTRY = np.dtype([("key", "f8"), ("tie", "i8"), ("stamp", "i8"), ("node", "i4")], align=True)
+# A candidate for eviction; the one with the smallest (key, recency) goes first.
+ENTRY = np.dtype([("key", "f8"), ("recency", "i8"), ("stamp", "i8"), ("node", "i4")], align=True)
 
 # Entries of Cache.counts.
-USED, INSERTED, EVICTED, EXPIRED, ENTRIES, STAMP, FREE_RUN, DRAWN = range(8)
+USED, INSERTED, EVICTED, EXPIRED, STAMP, FREE_RUN, RUNS, ENTRIES = range(8)
 RERANK = {"touch": 0, "request": 1, "eviction": 2}
 
 
@@ -73,8 +74,6 @@ class Cache(NamedTuple):
         Indexed by ``USED, INSERTED, EVICTED, EXPIRED`` (blocks) and internals.
     path : int32[]
         Nodes of the request in process, deepest first.
-    drawn : int32[]
-        Scratch of sampled candidates.
     capacity, block_size : int
         Blocks; tokens.
     """
@@ -84,7 +83,6 @@ class Cache(NamedTuple):
     requests: np.ndarray
     counts: np.ndarray
     path: np.ndarray
-    drawn: np.ndarray
     capacity: int
     block_size: int
 
@@ -122,6 +120,7 @@ class Rules(NamedTuple):
     rerank: int
     uniform: bool
     ttl: float
+    ranks: bool
     tells_request: bool
     tells_touch: bool
     tells_removal: bool
@@ -144,7 +143,6 @@ CACHE_TYPE = types.NamedTuple(
         *(from_dtype(record)[::1] for record in (NODE, RUN, REQUEST)),
         types.int64[::1],
         types.int32[::1],
-        types.int32[::1],
         types.int64,
         types.int64,
     ),
@@ -160,10 +158,15 @@ SIGNATURES = Hooks(
 )
 RULES_TYPE = types.NamedTuple(
     (*[types.boolean] * 5, types.int64, types.int64, types.boolean, types.float64)
-    + (types.boolean,) * 3,
+    + (types.boolean,) * 4,
     Rules,
 )
 HOOK_TYPES = [types.FunctionType(signature) for signature in SIGNATURES]
+
+
+def by_recency(state, cache, node, now):  # type: ignore[no-untyped-def]
+    """Rank all alike, so that the least recently used goes first."""
+    return 0.0
 
 
 def no_request(state, cache, now, hit_blocks):  # type: ignore[no-untyped-def]
@@ -251,7 +254,7 @@ class Policy:
     name: str
     summary: str
     source: str
-    rank: Callable[..., float]
+    rank: Callable[..., float] = by_recency
     setup: Callable[..., State] = no_state
     on_request: Callable[..., None] = no_request
     on_touch: Callable[..., None] = no_touch
@@ -389,12 +392,13 @@ def replay(
         rerank=RERANK[policy.rerank],
         uniform=policy.uniform,
         ttl=np.inf if ttl is None else float(ttl),
+        ranks=policy.rank is not by_recency,
         tells_request=policy.on_request is not no_request,
         tells_touch=policy.on_touch is not no_touch,
         tells_removal=policy.on_remove is not no_removal,
     )
     hits = np.zeros((2, trace.requests), dtype=np.int64)
-    _loop()(cache, new_heap(len(cache.nodes)), state, *compiled(policy), rules, hits)
+    _loop()(cache, state, *compiled(policy), rules, hits)
     flow = {
         "inserted_blocks": int(cache.counts[INSERTED]),
         "evicted_blocks": int(cache.counts[EVICTED]),
@@ -417,8 +421,8 @@ def compiled(policy: Policy) -> Hooks:
 
 @lru_cache(maxsize=1)
 def _loop() -> Callable[..., None]:
-    heap, hits = from_dtype(ENTRY)[::1], types.int64[:, ::1]
-    signature = types.void(CACHE_TYPE, heap, STATE_TYPE, *HOOK_TYPES, RULES_TYPE, hits)
+    hits = types.int64[:, ::1]
+    signature = types.void(CACHE_TYPE, STATE_TYPE, *HOOK_TYPES, RULES_TYPE, hits)
     return njit(signature, cache=True)(_replay)  # type: ignore[no-any-return]
 
 
@@ -446,38 +450,27 @@ def cap_hits(trace: Trace, result: Result, switches: Switches) -> Result:
     )
 
 
-def new_nodes(trace: Trace) -> np.ndarray:
-    """Return NODE[m] of an empty cache."""
+def _new_cache(trace: Trace, capacity: int) -> Cache:
+    requests = np.zeros(trace.requests, dtype=REQUEST)
+    for name in REQUEST.names or ():
+        requests[name] = getattr(trace, name)
     nodes = np.zeros(len(trace.tree.parent), dtype=NODE)
     for name in trace.tree._fields:
         nodes[name] = getattr(trace.tree, name)
     for name in ("last", "pinned", "run"):
         nodes[name] = -1
-    return nodes
-
-
-def new_heap(nodes: int) -> np.ndarray:
-    """Return ENTRY[] with room for every node twice, so that dropping stale entries pays."""
-    return np.zeros(2 * nodes + 16, dtype=ENTRY)
-
-
-def _new_cache(trace: Trace, capacity: int) -> Cache:
-    requests = np.zeros(trace.requests, dtype=REQUEST)
-    for name in REQUEST.names or ():
-        requests[name] = getattr(trace, name)
-    nodes = new_nodes(trace)
     # A run holds at least one resident block.
     runs = np.empty(min(capacity, trace.distinct_blocks) + 1, dtype=RUN)
-    runs["below"] = np.arange(1, len(runs) + 1)  # chain of free runs
+    counts = np.zeros(8, dtype=np.int64)
+    counts[FREE_RUN] = -1
     levels = np.zeros(len(nodes) + 1, dtype=np.int32)
     _count_levels(levels, trace.tree.parent)
     return Cache(
         nodes=nodes,
         runs=runs,
         requests=requests,
-        counts=np.zeros(8, dtype=np.int64),
+        counts=counts,
         path=np.empty(int(levels.max()) + 1, dtype=np.int32),
-        drawn=np.empty(len(nodes), dtype=np.int32),
         capacity=capacity,
         block_size=trace.block_size,
     )
@@ -489,177 +482,132 @@ def _count_levels(levels, parent):
         levels[node] = 1 + (levels[parent[node]] if parent[node] >= 0 else 0)
 
 
-def _replay(cache, heap, state, rank, on_request, on_touch, on_remove, rules, hits):
-    oldest = np.int64(0)  # first request whose blocks may not have expired yet
-    for row in range(len(cache.requests)):
-        now = np.int64(row)
-        if rules.ttl < np.inf:
-            oldest = _expire(cache, heap, state, rank, on_remove, rules, now, oldest)
-        levels, missing = _look_up(cache, rules, now, hits)
+def _replay(cache, state, rank, on_request, on_touch, on_remove, rules, hits):
+    # One function, with its parts inlined: a call that passes arrays costs more than its work.
+    nodes, runs, requests, counts = cache.nodes, cache.runs, cache.requests, cache.counts
+    path, capacity, block_size = cache.path, cache.capacity, cache.block_size
+    # Beyond 2 m entries stale ones are dropped; one request adds at most 2 m.
+    heap = np.empty(4 * len(nodes) + 32, dtype=ENTRY)
+    oldest = 0  # first request whose blocks may not have expired yet
+    for now in range(len(requests)):
+        # 1. Expire.
+        while requests[now].arrival - requests[oldest].arrival > rules.ttl:
+            node = np.int64(requests[oldest].terminal)
+            while node >= 0:
+                if nodes[node].resident > 0 and nodes[node].last == oldest:
+                    blocks = np.int64(nodes[node].resident)
+                    _remove(nodes, runs, counts, node, blocks, EXPIRED)
+                    if rules.tells_removal:
+                        on_remove(state, cache, node, blocks, now, True)
+                    _offer(cache, nodes, counts, heap, state, rank, rules, nodes[node].parent, now)
+                node = np.int64(nodes[node].parent)
+            oldest += 1
+        # 2. Look up; 3. pin.
+        levels = 0
+        missing = 0
+        node = np.int64(requests[now].terminal)
+        reached = node  # deepest node that the resident prefix reaches into
+        while node >= 0:
+            absent = nodes[node].length - nodes[node].resident
+            path[levels] = node
+            levels += 1
+            nodes[node].pinned = now
+            missing += absent
+            if absent > 0:
+                reached = node
+            elif rules.set_hits and rules.pinning:
+                hits[0, now] += 1
+                hits[1, now] += nodes[node].tail_tokens
+            node = np.int64(nodes[node].parent)
+        if reached >= 0 and not rules.set_hits:
+            resident = np.int64(nodes[reached].resident)
+            hits[0, now] = nodes[reached].depth + resident
+            hits[1, now] = nodes[reached].tokens_above + resident * block_size
+            if resident == nodes[reached].length:
+                hits[1, now] += nodes[reached].tail_tokens - block_size
         if rules.tells_request:
             on_request(state, cache, now, hits[0, now])
-        step = -levels  # without pins: first touch what is resident, level by level
-        while step < levels:
-            first = np.int64(0)
+        # With pins the whole path is one group. Without, each level is one, visited twice:
+        # going up what is resident is touched, coming down what is absent is inserted.
+        for visit in range(1 if rules.pinning else 2 * levels):
+            first = 0
             last = levels
             if not rules.pinning:
-                first = levels + step if step < 0 else levels - 1 - step
+                inserting = visit >= levels
+                first = 2 * levels - 1 - visit if inserting else visit
                 last = first + 1
-                absent = cache.nodes[cache.path[first]].resident == 0
-                step += 1
-                if step > 0 and rules.set_hits and not absent:
+                missing = 1 - nodes[path[first]].resident
+                if inserting and missing == 0 and rules.set_hits:
                     hits[0, now] += 1
-                    hits[1, now] += cache.nodes[cache.path[first]].tail_tokens
-                if (step > 0) != absent or (not absent and rules.deepest_only and first > 0):
+                    hits[1, now] += nodes[path[first]].tail_tokens
+                if inserting != (missing == 1) or (
+                    not inserting and rules.deepest_only and first > 0
+                ):
                     continue
-                missing = np.int64(absent)
-            else:
-                step = levels
-            if missing > 0:
-                _make_room(cache, heap, state, rank, on_remove, rules, now, missing)
-                _insert(cache, first, last, missing, now)
-            _touch(cache, state, on_touch, rules, first, last, now)
-            for level in range(first, last):
-                node = np.int64(cache.path[level])
-                if cache.nodes[node].resident > 0:
-                    _offer(cache, heap, state, rank, rules, node, now)
-                    if not rules.flat:
-                        break  # nodes above have a resident child
-
-
-@njit
-def _expire(cache, heap, state, rank, on_remove, rules, now, oldest):
-    """Remove the blocks whose last touch is too old; return the oldest request left."""
-    nodes, requests = cache.nodes, cache.requests
-    while requests[now].arrival - requests[oldest].arrival > rules.ttl:
-        node = np.int64(requests[oldest].terminal)
-        while node >= 0:
-            blocks = np.int64(nodes[node].resident)
-            if blocks > 0 and nodes[node].last == oldest:
-                _remove(cache, heap, state, rank, on_remove, rules, node, blocks, now, EXPIRED)
-            node = np.int64(nodes[node].parent)
-        oldest += 1
-    return oldest
-
-
-@njit
-def _look_up(cache, rules, now, hits):
-    """Collect and pin the path; count hits; return (levels, missing blocks)."""
-    nodes = cache.nodes
-    node = np.int64(cache.requests[now].terminal)
-    levels = np.int64(0)
-    missing = np.int64(0)
-    leading = node  # deepest node that the resident prefix reaches into
-    while node >= 0:
-        absent = nodes[node].length - nodes[node].resident
-        cache.path[levels] = node
-        levels += 1
-        nodes[node].pinned = now
-        missing += absent
-        if absent > 0:
-            leading = node
-        elif rules.set_hits and rules.pinning:
-            hits[0, now] += 1
-            hits[1, now] += nodes[node].tail_tokens
-        node = np.int64(nodes[node].parent)
-    if leading >= 0 and not rules.set_hits:
-        resident = np.int64(nodes[leading].resident)
-        hits[0, now] = nodes[leading].depth + resident
-        hits[1, now] = nodes[leading].tokens_above + resident * cache.block_size
-        if resident == nodes[leading].length:
-            hits[1, now] += nodes[leading].tail_tokens - cache.block_size
-    return levels, missing
-
-
-@njit
-def _make_room(cache, heap, state, rank, on_remove, rules, now, missing):
-    """Evict until `missing` blocks fit or nothing evictable is left."""
-    nodes, counts = cache.nodes, cache.counts
-    refresh = rules.rerank >= 1
-    while cache.capacity - counts[USED] < missing:
-        need = missing - cache.capacity + counts[USED]
-        if refresh:
-            _refresh(cache, heap, state, rank, rules, now)
-            refresh = rules.rerank == 2
-        node = _pop_victim(cache, heap, rules, now)
-        if node >= 0 and rules.candidates > 1:
-            node = _best_of_oldest(cache, heap, state, rank, rules, node, now)
-        if node < 0:
-            break
-        again = True
-        while again:
-            blocks = np.int64(1)
-            if rules.uniform:
-                blocks = min(need, nodes[node].resident - cache.runs[nodes[node].run].start)
-            _remove(cache, heap, state, rank, on_remove, rules, node, blocks, now, EVICTED)
-            need -= blocks
-            again = nodes[node].resident > 0
-            if again:
-                # Go on while the node's next block would be the next victim.
-                key = rank(state, cache, node, now)
-                again = (
-                    need > 0
-                    and rules.rerank < 2
-                    and rules.candidates == 0
-                    and (
-                        counts[ENTRIES] == 0
-                        or key < heap[0].key
-                        or (key == heap[0].key and _tie(nodes, rules, node) < heap[0].tie)
+            # 4. Make room.
+            rerank = missing > capacity - counts[USED] and rules.rerank > 0
+            while missing > capacity - counts[USED]:
+                if rerank:
+                    _rank_anew(cache, heap, state, rank, rules, now)
+                    rerank = rules.rerank == 2
+                victim = np.int64(-1)
+                while counts[ENTRIES] > 0 and victim < 0:
+                    node, stamp = _pop(heap, counts)
+                    if _evictable(nodes, rules, node, stamp, now):
+                        victim = node
+                if victim < 0:
+                    break
+                if rules.candidates > 1:
+                    victim = _best_of_oldest(cache, heap, state, rank, rules, victim, now)
+                blocks = np.int64(1)
+                if rules.uniform:
+                    blocks = min(
+                        missing - capacity + counts[USED],
+                        nodes[victim].resident - runs[nodes[victim].run].start,
                     )
-                )
-                if not again:
-                    _offer(cache, heap, state, rank, rules, node, now)
+                _remove(nodes, runs, counts, victim, blocks, EVICTED)
+                if rules.tells_removal:
+                    on_remove(state, cache, victim, blocks, now, False)
+                if nodes[victim].resident == 0:
+                    victim = np.int64(nodes[victim].parent)
+                _offer(cache, nodes, counts, heap, state, rank, rules, victim, now)
+            # 5. Insert, root first, as many as fit.
+            room = min(missing, capacity - counts[USED])
+            level = last - 1
+            while room > 0 and level >= first:
+                node = np.int64(path[level])
+                blocks = min(room, nodes[node].length - nodes[node].resident)
+                if blocks > 0:
+                    _insert(nodes, runs, counts, node, blocks, now)
+                    room -= blocks
+                level -= 1
+            # 6. Touch.
+            start = first
+            for level in range(first, last):
+                node = np.int64(path[level])
+                if rules.deepest_only and level > 0 and not _new(nodes, runs, node, now):
+                    if rules.tells_touch and start < level:
+                        on_touch(state, cache, start, level, now)
+                    start = level + 1
+                else:
+                    nodes[node].last = now
+                    nodes[node].uses += 1
+            if rules.tells_touch and start < last:
+                on_touch(state, cache, start, last, now)
+            # 7. Unpin.
+            for level in range(first, last):
+                node = np.int64(path[level])
+                if nodes[node].resident > 0:
+                    _offer(cache, nodes, counts, heap, state, rank, rules, node, now)
+                    if not rules.flat:
+                        break  # the nodes above have a resident child
+        if counts[ENTRIES] > 2 * len(nodes) + 16:
+            _drop_stale(nodes, rules, heap, counts)
 
 
-@njit
-def _insert(cache, first, last, missing, now):
-    """Insert the absent blocks of path[first:last], root first, as many as fit."""
-    nodes, runs, counts = cache.nodes, cache.runs, cache.counts
-    room = min(missing, cache.capacity - counts[USED])
-    level = last - 1
-    while level >= first and room > 0:
-        node = cache.path[level]
-        level -= 1
-        blocks = min(room, nodes[node].length - nodes[node].resident)
-        if blocks == 0:
-            continue
-        run = counts[FREE_RUN]
-        counts[FREE_RUN] = runs[run].below
-        runs[run].start = nodes[node].resident
-        runs[run].birth = now
-        runs[run].uses = nodes[node].uses
-        runs[run].below = nodes[node].run
-        nodes[node].run = run
-        if nodes[node].resident == 0 and nodes[node].parent >= 0:
-            nodes[nodes[node].parent].children += 1
-        nodes[node].resident += blocks
-        counts[USED] += blocks
-        counts[INSERTED] += blocks
-        room -= blocks
-
-
-@njit
-def _touch(cache, state, on_touch, rules, first, last, now):
-    """Count the request as the last use of path[first:last], or of its new and deepest nodes."""
-    nodes = cache.nodes
-    start = first
-    for level in range(first, last):
-        run = nodes[cache.path[level]].run
-        if rules.deepest_only and level > 0 and (run < 0 or cache.runs[run].birth != now):
-            if rules.tells_touch and start < level:
-                on_touch(state, cache, start, level, now)
-            start = level + 1
-            continue
-        nodes[cache.path[level]].last = now
-        nodes[cache.path[level]].uses += 1
-    if rules.tells_touch and start < last:
-        on_touch(state, cache, start, last, now)
-
-
-@njit
-def _remove(cache, heap, state, rank, on_remove, rules, node, blocks, now, cause):
-    """Take blocks off a node's end; offer its parent if that is a leaf now."""
-    nodes, runs, counts = cache.nodes, cache.runs, cache.counts
+@njit(inline="always")
+def _remove(nodes, runs, counts, node, blocks, cause):
+    """Take blocks off a node's end, and the runs that they made up."""
     nodes[node].resident -= blocks
     counts[USED] -= blocks
     counts[cause] += blocks
@@ -670,161 +618,164 @@ def _remove(cache, heap, state, rank, on_remove, rules, node, blocks, now, cause
         counts[FREE_RUN] = run
         run = below
     nodes[node].run = run
-    if rules.tells_removal:
-        on_remove(state, cache, node, blocks, now, cause == EXPIRED)
-    parent = np.int64(nodes[node].parent)
-    if nodes[node].resident == 0 and parent >= 0:
-        nodes[parent].children -= 1
-        if not rules.flat:
-            _offer(cache, heap, state, rank, rules, parent, now)
+    if nodes[node].resident == 0 and nodes[node].parent >= 0:
+        nodes[nodes[node].parent].children -= 1
 
 
-@njit
-def _tie(nodes, rules, node):
-    """Return the recency of a node's deepest resident block: request, then depth."""
+@njit(inline="always")
+def _insert(nodes, runs, counts, node, blocks, now):
+    """Append absent blocks to a node's resident ones as a new run."""
+    run = counts[FREE_RUN]
+    if run < 0:
+        run = counts[RUNS]
+        counts[RUNS] += 1
+    else:
+        counts[FREE_RUN] = runs[run].below
+    runs[run].start = nodes[node].resident
+    runs[run].birth = now
+    runs[run].uses = nodes[node].uses
+    runs[run].below = nodes[node].run
+    nodes[node].run = run
+    if nodes[node].resident == 0 and nodes[node].parent >= 0:
+        nodes[nodes[node].parent].children += 1
+    nodes[node].resident += blocks
+    counts[USED] += blocks
+    counts[INSERTED] += blocks
+
+
+@njit(inline="always")
+def _new(nodes, runs, node, now):
+    return nodes[node].run >= 0 and runs[nodes[node].run].birth == now
+
+
+@njit(inline="always")
+def _leaf(nodes, rules, node):
+    return nodes[node].resident > 0 and (rules.flat or nodes[node].children == 0)
+
+
+@njit(inline="always")
+def _evictable(nodes, rules, node, stamp, now):
+    pinned = rules.pinning and nodes[node].pinned == now
+    return nodes[node].stamp == stamp and not pinned and _leaf(nodes, rules, node)
+
+
+@njit(inline="always")
+def _recency(nodes, rules, node):
+    """Return when a node's deepest resident block was used: request, then depth."""
     depth = np.int64(nodes[node].depth) + nodes[node].resident - 1
     if not rules.root_oldest:
         depth = (np.int64(1) << 31) - 1 - depth
     return (np.int64(nodes[node].last) << 31) | depth
 
 
+@njit(inline="always")
+def _offer(cache, nodes, counts, heap, state, rank, rules, node, now):
+    """Enter a node into the heap if it is a leaf; its older entry becomes stale."""
+    if node >= 0 and _leaf(nodes, rules, node):
+        counts[STAMP] += 1
+        nodes[node].stamp = counts[STAMP]
+        key = 0.0
+        # With sampled candidates the heap is in order of recency; ranks come at eviction.
+        if rules.ranks and rules.candidates == 0:
+            key = rank(state, cache, np.int64(node), now)
+        _push(heap, counts, key, _recency(nodes, rules, node), counts[STAMP], np.int64(node))
+
+
 @njit
-def _offer(cache, heap, state, rank, rules, node, now):
-    """Enter an evictable node into the heap; its older entry becomes stale."""
-    nodes, counts = cache.nodes, cache.counts
-    if nodes[node].resident == 0 or (nodes[node].children > 0 and not rules.flat):
-        return
-    if counts[ENTRIES] == len(heap):
-        _drop_stale(nodes, heap, counts, rules.flat)
-        _heapify(heap, counts[ENTRIES])
-    counts[STAMP] += 1
-    nodes[node].stamp = counts[STAMP]
-    # With sampled candidates the heap is in order of recency; ranks come at eviction.
-    key = 0.0 if rules.candidates > 0 else rank(state, cache, node, now)
-    heap_push(heap, counts[ENTRIES], key, _tie(nodes, rules, node), counts[STAMP], node)
+def _push(heap, counts, key, recency, stamp, node):
+    """Add an entry; the smallest (key, recency) is on top."""
+    i = counts[ENTRIES]
     counts[ENTRIES] += 1
-
-
-@njit
-def _drop_stale(nodes, heap, counts, flat):
-    kept = 0
-    for i in range(counts[ENTRIES]):
-        node = heap[i].node
-        if (
-            nodes[node].stamp == heap[i].stamp
-            and nodes[node].resident > 0
-            and (flat or nodes[node].children == 0)
-        ):
-            heap[kept].key = heap[i].key
-            heap[kept].tie = heap[i].tie
-            heap[kept].stamp = heap[i].stamp
-            heap[kept].node = node
-            kept += 1
-    counts[ENTRIES] = kept
-
-
-@njit
-def _refresh(cache, heap, state, rank, rules, now):
-    """Rank every candidate anew."""
-    _drop_stale(cache.nodes, heap, cache.counts, rules.flat)
-    if rules.candidates == 0:
-        for i in range(cache.counts[ENTRIES]):
-            heap[i].key = rank(state, cache, np.int64(heap[i].node), now)
-    _heapify(heap, cache.counts[ENTRIES])
-
-
-@njit
-def _pop_victim(cache, heap, rules, now):
-    """Take the best valid unpinned entry off the heap; return its node or -1."""
-    nodes, counts = cache.nodes, cache.counts
-    while counts[ENTRIES] > 0:
-        node = np.int64(heap[0].node)
-        stamp = heap[0].stamp
-        counts[ENTRIES] -= 1
-        heap_pop(heap, counts[ENTRIES])
-        if (
-            nodes[node].stamp == stamp
-            and nodes[node].resident > 0
-            and (rules.flat or nodes[node].children == 0)
-            and not (rules.pinning and nodes[node].pinned == now)
-        ):
-            return node
-    return np.int64(-1)
-
-
-@njit
-def _best_of_oldest(cache, heap, state, rank, rules, node, now):
-    """Rank the k least recently used candidates, `node` the first; offer back all but the best."""
-    best = node
-    best_key = rank(state, cache, node, now)
-    for _ in range(rules.candidates - 1):
-        node = _pop_victim(cache, heap, rules, now)
-        if node < 0:
-            break
-        key = rank(state, cache, node, now)
-        if key < best_key:  # the older one wins a tie
-            best, best_key, node = node, key, best
-        cache.drawn[cache.counts[DRAWN]] = node
-        cache.counts[DRAWN] += 1
-    while cache.counts[DRAWN] > 0:
-        cache.counts[DRAWN] -= 1
-        node = np.int64(cache.drawn[cache.counts[DRAWN]])
-        _offer(cache, heap, state, rank, rules, node, now)
-    return best
-
-
-@njit
-def heap_push(heap, size, key, tie, stamp, node):
-    """Add an entry to a heap of `size` entries; the smallest (key, tie) is on top."""
-    i = size
     while i > 0:
         up = (i - 1) >> 1
-        if not (key < heap[up].key or (key == heap[up].key and tie < heap[up].tie)):
+        if not (key < heap[up].key or (key == heap[up].key and recency < heap[up].recency)):
             break
-        heap[i].key = heap[up].key
-        heap[i].tie = heap[up].tie
-        heap[i].stamp = heap[up].stamp
-        heap[i].node = heap[up].node
+        heap[i] = heap[up]
         i = up
     heap[i].key = key
-    heap[i].tie = tie
+    heap[i].recency = recency
     heap[i].stamp = stamp
     heap[i].node = node
 
 
 @njit
-def heap_pop(heap, size):
-    """Remove the top; `size` entries are left, the last of which is sifted down from the top."""
-    _sift_down(heap, np.int64(0), heap[size].key, heap[size].tie, heap[size].stamp,
-               heap[size].node, size)
+def _pop(heap, counts):
+    """Take the top entry off; return its (node, stamp)."""
+    node, stamp = np.int64(heap[0].node), heap[0].stamp
+    counts[ENTRIES] -= 1
+    last = counts[ENTRIES]
+    _sift_down(heap, np.int64(0), last, last)
+    return node, stamp
 
 
 @njit
-def _heapify(heap, size):
-    for i in range(size // 2 - 1, -1, -1):
-        _sift_down(heap, i, heap[i].key, heap[i].tie, heap[i].stamp, heap[i].node, size)
-
-
-@njit
-def _sift_down(heap, i, key, tie, stamp, node, size):
-    """Place an entry at `i` or below in the order of (key, tie)."""
+def _sift_down(heap, i, moving, size):
+    """Place the entry at `moving` at `i` or below, in a heap of `size` entries."""
+    key, recency = heap[moving].key, heap[moving].recency
+    stamp, node = heap[moving].stamp, heap[moving].node
     while True:
         child = 2 * i + 1
         if child >= size:
             break
-        if child + 1 < size and (
-            heap[child + 1].key < heap[child].key
-            or (heap[child + 1].key == heap[child].key and heap[child + 1].tie < heap[child].tie)
+        other = child + 1
+        if other < size and (
+            heap[other].key < heap[child].key
+            or (heap[other].key == heap[child].key and heap[other].recency < heap[child].recency)
         ):
-            child += 1
-        if not (heap[child].key < key or (heap[child].key == key and heap[child].tie < tie)):
+            child = other
+        if not (
+            heap[child].key < key or (heap[child].key == key and heap[child].recency < recency)
+        ):
             break
-        heap[i].key = heap[child].key
-        heap[i].tie = heap[child].tie
-        heap[i].stamp = heap[child].stamp
-        heap[i].node = heap[child].node
+        heap[i] = heap[child]
         i = child
     heap[i].key = key
-    heap[i].tie = tie
+    heap[i].recency = recency
     heap[i].stamp = stamp
     heap[i].node = node
+
+
+@njit
+def _drop_stale(nodes, rules, heap, counts):
+    kept = np.int64(0)
+    for i in range(counts[ENTRIES]):
+        if nodes[heap[i].node].stamp == heap[i].stamp and _leaf(nodes, rules, heap[i].node):
+            heap[kept] = heap[i]
+            kept += 1
+    counts[ENTRIES] = kept
+    for i in range(kept // 2 - 1, -1, -1):
+        _sift_down(heap, i, i, kept)
+
+
+@njit
+def _rank_anew(cache, heap, state, rank, rules, now):
+    """Give every leaf its present rank."""
+    if rules.candidates == 0:
+        for i in range(cache.counts[ENTRIES]):
+            heap[i].key = rank(state, cache, np.int64(heap[i].node), now)
+    _drop_stale(cache.nodes, rules, heap, cache.counts)
+
+
+@njit
+def _best_of_oldest(cache, heap, state, rank, rules, node, now):
+    """Return the best of the k least recently used leaves, `node` the first of them."""
+    nodes, counts = cache.nodes, cache.counts
+    best = node
+    best_key = rank(state, cache, node, now)
+    others = [best]
+    drawn = 1
+    while drawn < rules.candidates and counts[ENTRIES] > 0:
+        node, stamp = _pop(heap, counts)
+        if not _evictable(nodes, rules, node, stamp, now):
+            continue
+        drawn += 1
+        key = rank(state, cache, node, now)
+        if key < best_key:  # the older one wins a tie
+            best, best_key = node, key
+        others.append(node)
+    for node in others:
+        if node != best:
+            counts[STAMP] += 1
+            nodes[node].stamp = counts[STAMP]
+            _push(heap, counts, 0.0, _recency(nodes, rules, node), counts[STAMP], node)
+    return best

@@ -7,15 +7,8 @@ the engine breaks ties by recency.
 
 from kvsim.engine import Policy
 
-
-def rank(state, cache, node, now):
-    """Rank all alike, so that recency decides."""
-    return 0.0
-
-
 POLICY = Policy(
     name="lru",
     summary="Evict the least recently used leaf.",
     source="Mattson et al. 1970; vLLM and SGLang default",
-    rank=rank,
 )

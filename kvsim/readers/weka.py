@@ -253,9 +253,7 @@ class _WekaReader:
         self.builder.notes.append(
             "No arrival times across sessions: every session starts at 0 unless interleaved."
         )
-        relative = np.array(
-            [self.nested_time.get(file, False) for file in self.file], dtype=bool
-        )
+        relative = np.array([self.nested_time.get(file, False) for file in self.file], dtype=bool)
         if nested:
             relative[:] = nested == "relative"
         rank = np.empty(len(self.names), dtype=np.int64)
