@@ -52,7 +52,7 @@ def infinite(trace: Trace, capacity: int, switches: Switches = Switches()) -> Re
 BOUNDS = {"opt": opt, "infinite": infinite}
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _belady_with_bypass(
     terminal, parent, length, depth, tokens_above, tail, block_size, start, uses, capacity, hits
 ):

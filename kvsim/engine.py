@@ -7,7 +7,7 @@ other modes run the same loop on the tree of one block a node.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -229,8 +229,8 @@ class Policy:
     source : str
         Publication or code the rule comes from.
     rank : function ``(state, cache, node, now) -> float``
-        Compiled by the engine, as the hooks are. Rank of the node's deepest resident block; the smallest is evicted
-        first, ties go to the least recently used.
+        Compiled by the engine, as the hooks are. Rank of the node's deepest resident
+        block; the smallest is evicted first, ties go to the least recently used.
     setup : function ``(trace, capacity, seed, **parameters) -> State``
         Allocate the state, see `new_state`.
     on_request : function ``(state, cache, now, hit_blocks)``
@@ -407,7 +407,7 @@ def replay(
     return cap_hits(trace, counted(policy.name, capacity, hits[0], hits[1], **flow), switches)
 
 
-@lru_cache(maxsize=None)
+@cache
 def compiled(policy: Policy) -> Hooks:
     """Compile a policy's functions; the loop that calls them is compiled once for all."""
     functions = Hooks(policy.rank, policy.on_request, policy.on_touch, policy.on_remove)
@@ -423,7 +423,7 @@ def compiled(policy: Policy) -> Hooks:
 def _loop() -> Callable[..., None]:
     hits = types.int64[:, ::1]
     signature = types.void(CACHE_TYPE, STATE_TYPE, *HOOK_TYPES, RULES_TYPE, hits)
-    return njit(signature, cache=True)(_replay)  # type: ignore[no-any-return]
+    return njit(signature, cache=True, nogil=True)(_replay)  # type: ignore[no-any-return]
 
 
 def counted(

@@ -90,7 +90,8 @@ class RadixBuilder:
         if nodes + 2 > len(self._nodes):
             self._nodes = np.resize(self._nodes, (2 * len(self._nodes), 4))
         if labels + chain > len(self._labels):
-            grown = np.empty(max(3 * len(self._labels) // 2, labels + chain), dtype=np.int64)
+            room = max(3 * len(self._labels) // 2, int(labels) + chain)
+            grown = np.empty(room, dtype=np.int64)
             grown[:labels] = self._labels[:labels]
             self._labels = grown
         if 2 * (nodes + 2) > len(self._table):

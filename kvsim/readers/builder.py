@@ -123,7 +123,7 @@ class TraceBuilder:
             )
         rows = np.lexsort((order, arrival))
         terminal = index[np.array(self._integers["terminal"], dtype=np.int64)]
-        trace = Trace(
+        return Trace(
             name=name,
             block_size=self.block_size,
             source_hash=source_hash,
@@ -138,7 +138,6 @@ class TraceBuilder:
             tree=tree,
             notes=tuple(self.notes),
         )
-        return trace
 
 
 def _out_of_order(arrival: np.ndarray, session: np.ndarray) -> int:

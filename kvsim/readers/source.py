@@ -8,13 +8,16 @@ import tarfile
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from kvsim.trace import TraceError
 
 BOM = b"\xef\xbb\xbf"
 CHUNK = 1 << 20
-DECOMPRESSORS = {b"\xfd7zXZ": lzma.open, b"\x1f\x8b": gzip.open}
+DECOMPRESSORS: dict[bytes, Callable[[BinaryIO], Any]] = {
+    b"\xfd7zXZ": lzma.open,
+    b"\x1f\x8b": gzip.open,
+}
 DAMAGE = (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError, tarfile.TarError)
 
 
@@ -45,7 +48,8 @@ class Source:
         raw = self.open()
         for magic, opener in DECOMPRESSORS.items():
             if self.head.startswith(magic):
-                return opener(raw)  # type: ignore[return-value]
+                plain: BinaryIO = opener(raw)
+                return plain
         return raw
 
     def digest(self) -> str:

@@ -147,10 +147,10 @@ def _members(source: Source) -> Iterator[tuple[str, int, bytes]]:
                 file = archive.extractfile(member) if name.endswith(".json") else None
                 if file:
                     yield f"{source.path}:{name}", number, file.read().removeprefix(BOM)
-                archive.members.clear()  # it would keep every header
+                archive.members.clear()  # type: ignore[attr-defined]  # it would keep every header
     except DAMAGE as error:
         raise TraceError(
-            f"{source.path}: the archive is cut off or damaged after {name or 'its start'} ({error})"
+            f"{source.path}: cut off or damaged after {name or 'its start'} ({error})"
         ) from error
 
 
