@@ -222,7 +222,8 @@ class Trace:
             tokens_above=np.repeat(tree.tokens_above, length) + offset * self.block_size,
             tail_tokens=tail,
         )
-        terminal = np.where(self.terminal >= 0, last[self.terminal], -1).astype(np.int32)
+        # The appended -1 is what index -1, the empty chain, picks.
+        terminal = np.append(last, -1)[self.terminal].astype(np.int32)
         return replace(self, terminal=terminal, tree=blocks)
 
     def save(self, path: str | Path) -> None:

@@ -1,0 +1,94 @@
+"""The engine gives every count of the reference, on random traces, caches and switches."""
+
+import inspect
+from collections import Counter
+from dataclasses import fields
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kvsim import reference
+from kvsim.engine import Result, Switches, replay
+from kvsim.policies import POLICIES
+from tests.naive import NAIVE, VARIANTS
+from tests.strategies import SITUATIONS, Case, any_switches, cases, node_switches, situations
+
+PER_REQUEST = ("hit_blocks", "hit_tokens", "capped_blocks", "capped_tokens")
+FLOW = ("inserted", "evicted", "expired")
+
+every_policy = pytest.mark.parametrize("name", POLICIES)
+
+
+def counts(result: Result) -> dict[str, list[int] | int | None]:
+    """Return all counts of an engine run."""
+    columns = {name: getattr(result, name).tolist() for name in PER_REQUEST}
+    return columns | {name: getattr(result, f"{name}_blocks") for name in FLOW}
+
+
+def reference_counts(name: str, case: Case, parameters: dict) -> dict[str, list[int] | int | None]:
+    """Return the same counts of a reference run with the policy's twin."""
+    twin = NAIVE[name](case.requests, case.seed, **parameters)
+    per_request, cache = reference.simulate(case.requests, policy=twin, **case.reference)
+    columns = {column: [getattr(one, column) for one in per_request] for column in PER_REQUEST}
+    return columns | {flow: getattr(cache, flow) for flow in FLOW}
+
+
+def test_every_policy_has_a_twin() -> None:
+    assert NAIVE.keys() == POLICIES.keys()
+
+
+@every_policy
+@pytest.mark.property
+@given(data=st.data(), case=cases())
+def test_engine_equals_reference(name: str, data: st.DataObject, case: Case) -> None:
+    parameters = data.draw(st.sampled_from([{}, *VARIANTS.get(name, [])]))
+    result = replay(case.trace, POLICIES[name], **case.engine, parameters=parameters)
+    assert counts(result) == reference_counts(name, case, parameters)
+
+
+@every_policy
+@pytest.mark.property
+@given(case=cases(switches=node_switches))
+def test_compressed_tree_equals_one_block_a_node(name: str, case: Case) -> None:
+    trace = case.trace
+    whole = replay(trace, POLICIES[name], **case.engine)
+    single = replay(trace.expand(), POLICIES[name], **case.engine)
+    assert counts(whole) == counts(single)
+
+
+@pytest.mark.property
+@given(case=cases())
+def test_misses_split_as_in_the_reference(case: Case) -> None:
+    trace = case.trace
+    per_request, _ = reference.simulate(case.requests, policy=reference.Policy(), **case.reference)
+    of = {
+        name: np.array([getattr(one, name) for one in per_request], int)
+        for name in reference.Count._fields
+    }
+    compulsory = trace.chain_blocks - trace.seen_blocks
+    assert of["compulsory_blocks"].tolist() == compulsory.tolist()
+    assert of["compulsory_tokens"].tolist() == (trace.chain_tokens - trace.seen_tokens).tolist()
+    assert of["unblocked_tokens"].tolist() == trace.unblocked_tokens.tolist()
+
+
+def test_reference_takes_the_engines_switches_with_the_same_defaults() -> None:
+    simulate = inspect.signature(reference.simulate).parameters
+    known = {f.name: f.default for f in fields(reference.Cache)}
+    known |= {name: parameter.default for name, parameter in simulate.items()}
+    for switch in fields(Switches):
+        assert known[switch.name] == switch.default
+
+
+@pytest.mark.parametrize("switches", [node_switches, any_switches], ids=["nodes", "any"])
+def test_generators_reach_every_situation(switches: st.SearchStrategy[Switches]) -> None:
+    reached: Counter[str] = Counter()
+
+    @given(case=cases(switches=switches))
+    def look(case: Case) -> None:
+        reached.update(situations(case))
+
+    look()
+    need_no_pins = {"evicted within the own chain"} if switches is node_switches else set()
+    assert SITUATIONS - need_no_pins - reached.keys() == set()
