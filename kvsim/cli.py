@@ -358,15 +358,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     try:
         code = app(arguments, prog_name="kvsim", standalone_mode=False)
-        sys.stdout.flush()
     except typer.TyperException as error:
         return _complain(error)
     except (typer.Abort, KeyboardInterrupt):
         return INTERRUPTED
-    except BrokenPipeError:
-        # The interpreter flushes once more at exit; that must not fail again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return BROKEN_PIPE
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         return _fail(f"{where}{error.strerror or error}")
@@ -488,7 +483,13 @@ def _writer(
 
 
 def _print(text: str) -> None:
-    sys.stdout.write(text)
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The interpreter flushes once more at exit, which must not fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(BROKEN_PIPE) from None
 
 
 def _say(line: str) -> None:
