@@ -5,8 +5,6 @@ import os
 import tempfile
 from pathlib import Path
 
-import numba
-
 __version__ = "0.1.0"
 
 
@@ -24,4 +22,4 @@ def source_version() -> str:
 
 if "NUMBA_CACHE_DIR" not in os.environ:
     cache_home = Path(os.environ.get("XDG_CACHE_HOME", tempfile.gettempdir()))
-    numba.config.CACHE_DIR = str(cache_home / f"kvsim-{os.getuid()}-{source_version()}")
+    os.environ["NUMBA_CACHE_DIR"] = str(cache_home / f"kvsim-{os.getuid()}-{source_version()}")

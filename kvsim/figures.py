@@ -1,5 +1,7 @@
 """Figures: each function takes a tidy table and returns a Matplotlib figure or axes."""
 
+from typing import Any
+
 import matplotlib as mpl
 from cycler import cycler
 
@@ -9,7 +11,7 @@ COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#00
 DASHES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 
-STYLE = {
+STYLE: dict[Any, Any] = {
     "axes.axisbelow": True,
     "axes.edgecolor": "#555555",
     "axes.grid": True,

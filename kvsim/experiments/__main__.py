@@ -1,0 +1,99 @@
+"""Run experiments on every trace at hand, or verify the committed results."""
+
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kvsim.experiments import EXPERIMENTS
+from kvsim.experiments.store import RESULTS, Experiment, differences
+from kvsim.fetch import SAMPLE, known_names, open_trace, raw_folder
+from kvsim.trace import Trace, TraceError
+
+VERIFY = "verify"
+
+
+def present(names: list[str] | None) -> list[Trace]:
+    """Return the traces asked for, or all known ones at hand (the sample always is)."""
+    if names:
+        return [open_trace(name) for name in names]
+    traces = []
+    for name in known_names():
+        try:
+            traces.append(open_trace(name))
+        except TraceError as error:
+            if name == SAMPLE:
+                raise
+            print(f"{name}: left out, its results stay as they are ({error})", file=sys.stderr)
+    if len(traces) == 1:
+        print(f"no real trace in {raw_folder()}: running the embedded sample", file=sys.stderr)
+    return traces
+
+
+def run(experiment: Experiment, trace: Trace, results: Path) -> list[Path]:
+    """Run one experiment on one trace and say how long it took."""
+    print(f"{experiment.name}: {trace.name} ...", file=sys.stderr, flush=True)
+    started = time.perf_counter()
+    paths = experiment.run(trace, results)
+    seconds = time.perf_counter() - started
+    print(f"{experiment.name}: {trace.name}, {seconds:.1f} s", file=sys.stderr, flush=True)
+    return paths
+
+
+def verify(experiments: list[Experiment], traces: list[Trace], results: Path) -> int:
+    """Recompute into a temporary folder and compare data byte by byte; return the exit code."""
+    wrong: list[str] = []
+    count = 0
+    with tempfile.TemporaryDirectory() as folder:
+        fresh = Path(folder)
+        for experiment in experiments:
+            names = []
+            for trace in traces:
+                if experiment.applies(trace):
+                    paths = run(experiment, trace, fresh)
+                    names += [str(path.relative_to(fresh)) for path in paths]
+            # The text is made from what is committed, so that it covers traces not at hand.
+            text = experiment.write_text_to(results, fresh)
+            wrong += differences(fresh, results, [*names, text.name])
+            count += len(names) + 1
+    for line in wrong:
+        print(f"differs: {line}", file=sys.stderr)
+    print(f"verify: {count} files recomputed from {len(traces)} traces, {len(wrong)} differ")
+    return 1 if wrong else 0
+
+
+def main(
+    name: Annotated[str, typer.Argument(help=f"{', '.join(EXPERIMENTS)}, all or {VERIFY}.")],
+    trace: Annotated[list[str] | None, typer.Option(help="Only this trace (repeatable).")] = None,
+    results: Annotated[Path, typer.Option(help="Folder of the results.")] = RESULTS,
+    only: Annotated[
+        list[str] | None, typer.Option(help="With verify: only this experiment (repeatable).")
+    ] = None,
+) -> None:
+    """Run an experiment on every trace at hand and store its results."""
+    if name not in {*EXPERIMENTS, "all", VERIFY}:
+        known = ", ".join([*EXPERIMENTS, "all", VERIFY])
+        print(f"error: experiment {name!r} is unknown; known: {known}", file=sys.stderr)
+        raise typer.Exit(2)
+    chosen = [EXPERIMENTS[name]] if name in EXPERIMENTS else list(EXPERIMENTS.values())
+    if only:
+        chosen = [EXPERIMENTS[item] for item in only]
+    traces = present(trace)
+    if name == VERIFY:
+        raise typer.Exit(verify(chosen, traces, results))
+    for experiment in chosen:
+        for opened in traces:
+            if experiment.applies(opened):
+                run(experiment, opened, results)
+        experiment.write_text_to(results, results)
+
+
+if __name__ == "__main__":
+    try:
+        typer.run(main)
+    except TraceError as problem:
+        print(f"error: {problem}", file=sys.stderr)
+        sys.exit(2)

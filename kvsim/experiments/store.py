@@ -1,0 +1,141 @@
+"""Committed results: tidy CSV a table, provenance beside it, one readable text an experiment."""
+
+import json
+import platform
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from kvsim.trace import Trace, TraceError, write_atomically
+
+RESULTS = Path(__file__).resolve().parents[2] / "results"
+VERSIONS = ("numpy", "numba", "pandas", "scipy")
+
+Tables = dict[str, pd.DataFrame]
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What `python -m kvsim.experiments` runs, stores and verifies.
+
+    Parameters
+    ----------
+    number : int
+        Orders the text files of the results.
+    name : str
+        Of the command and the files.
+    title : str
+        First line of the text.
+    tables : function ``(trace, **parameters) -> dict of DataFrame``
+        The computation; sessions are not yet interleaved in `trace`.
+    text : function ``(trace name, tables) -> str``
+        What a reader sees of one trace without running anything.
+    applies : function ``(trace) -> bool``
+        Whether the experiment makes sense for a trace.
+    parameters : dict
+        Values for `tables` that differ from its defaults, by trace name; None
+        stands for all other traces.
+    """
+
+    number: int
+    name: str
+    title: str
+    tables: Callable[..., Tables]
+    text: Callable[[str, Tables], str]
+    applies: Callable[[Trace], bool] = lambda trace: True
+    parameters: Mapping[str | None, Mapping[str, Any]] = field(default_factory=dict)
+
+    def parameters_for(self, trace: str) -> dict[str, Any]:
+        """Return the parameters of a trace."""
+        return dict(self.parameters.get(trace, self.parameters.get(None, {})))
+
+    def run(self, trace: Trace, results: Path) -> list[Path]:
+        """Compute the tables of a trace and store them; return the CSV files."""
+        parameters = self.parameters_for(trace.name)
+        tables = self.tables(trace, **parameters)
+        folder = results / trace.name
+        paths = [folder / f"{self.name}-{name}.csv" for name in tables]
+        for path, table in zip(paths, tables.values(), strict=True):
+            text = table.to_csv(index=False, lineterminator="\n")
+            write_atomically(path, lambda file, text=text: file.write(text.encode()))  # type: ignore[misc]
+        provenance = {
+            "experiment": self.name,
+            "trace": trace.name,
+            "source_sha256": trace.source_hash,
+            "parameters": parameters,
+            "notes": trace.notes,
+            "versions": {"python": platform.python_version()}
+            | {name: version(name) for name in VERSIONS},
+        }
+        text = json.dumps(provenance, indent=1, default=str) + "\n"
+        write_atomically(folder / f"{self.name}.json", lambda file: file.write(text.encode()))
+        return paths
+
+    def stored(self, results: Path = RESULTS) -> dict[str, Tables]:
+        """Return the stored tables of every trace that has some."""
+        return {
+            path.parent.name: load_tables(path.parent.name, self.name, results)
+            for path in sorted(results.glob(f"*/{self.name}.json"))
+        }
+
+    def write_text_to(self, results: Path, folder: Path) -> Path:
+        """Write the readable text of all traces stored in `results` into `folder`."""
+        path = folder / f"{self.number:02d}_{self.name}.txt"
+        sections = [self.title, "=" * len(self.title), ""]
+        for trace, tables in self.stored(results).items():
+            sections += [f"{trace}", "-" * len(trace), self.text(trace, tables).rstrip(), ""]
+        text = "\n".join(line.rstrip() for line in "\n".join(sections).splitlines()) + "\n"
+        write_atomically(path, lambda file: file.write(text.encode()))
+        return path
+
+
+def load_tables(trace: str, experiment: str, results: Path = RESULTS) -> Tables:
+    """Return the stored tables of one trace and experiment.
+
+    Raises
+    ------
+    TraceError
+        If nothing is stored.
+    """
+    prefix = f"{experiment}-"
+    tables = {
+        path.stem.removeprefix(prefix): pd.read_csv(path)
+        for path in sorted((results / trace).glob(f"{prefix}*.csv"))
+    }
+    if not tables:
+        raise TraceError(f"{results / trace}: no results of {experiment}; run 'make {experiment}'")
+    return tables
+
+
+def load_table(experiment: str, table: str, results: Path = RESULTS) -> pd.DataFrame:
+    """Return one table of all traces that have it stored, with a column `trace` in front."""
+    parts = [
+        pd.read_csv(path).assign(trace=path.parent.name)
+        for path in sorted(results.glob(f"*/{experiment}-{table}.csv"))
+    ]
+    if not parts:
+        raise TraceError(f"{results}: no table {table} of {experiment}; run 'make {experiment}'")
+    whole = pd.concat(parts, ignore_index=True)
+    return whole[["trace", *whole.columns.drop("trace")]]
+
+
+def differences(fresh: Path, committed: Path, names: list[str]) -> Iterator[str]:
+    """Yield a line for each file of `names` (below both folders) that is not the same."""
+    for name in names:
+        new, old = fresh / name, committed / name
+        if not old.exists():
+            yield f"{name}: not committed"
+        elif new.read_bytes() != old.read_bytes():
+            yield f"{name}: {_first_difference(old.read_text(), new.read_text())}"
+
+
+def _first_difference(old: str, new: str) -> str:
+    pairs = zip(old.splitlines(), new.splitlines(), strict=False)
+    for number, (before, after) in enumerate(pairs, 1):
+        if before != after:
+            return f"line {number} is {before!r} in the committed file and {after!r} now"
+    return "one file is longer than the other"

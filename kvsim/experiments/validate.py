@@ -1,0 +1,127 @@
+"""Validation: our hit rates beside the published ones, under every definition of a hit."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from kvsim import published
+from kvsim.engine import Result, Switches
+from kvsim.experiments.store import Experiment, Tables
+from kvsim.sweep import arrange, simulate
+from kvsim.trace import Trace
+
+CAPACITIES = (1_000, 10_000, 30_000, 50_000, 100_000)
+FLAT = Switches(eviction="flat", touch_order="root-oldest")
+CAPPED = Switches(hit_cap="engine")
+FLAT_LIMIT = 10_000_000  # block accesses; the flat cache works block by block
+
+
+def tables(
+    trace: Trace,
+    capacities: Sequence[int] = CAPACITIES,
+    window: float = 8 * 3600,
+    seed: int = 0,
+) -> Tables:
+    """Return hit rates by policy and by definition of a hit.
+
+    Parameters
+    ----------
+    trace : Trace
+        The requests.
+    capacities : sequence of int
+        Blocks; the infinite cache is added.
+    window, seed : float, int
+        Seconds and seed of the session starts, where the trace has sessions.
+    """
+    trace = arrange(trace, window, seed)
+    sizes = [*(size for size in capacities if size < trace.distinct_blocks), trace.distinct_blocks]
+    runs = {size: simulate(trace, "lru", size) for size in sizes}
+    capped = {size: simulate(trace, "lru", size, switches=CAPPED) for size in sizes}
+    rates = [_rate(trace, "lru, leaf", runs[size]) for size in sizes]
+    if trace.blocks <= FLAT_LIMIT:
+        flat = (simulate(trace, "lru", size, switches=FLAT) for size in sizes)
+        rates += [_rate(trace, "lru, flat (root oldest)", run) for run in flat]
+    for policy in ("lfu", "fifo", "opt"):
+        rates += [_rate(trace, policy, simulate(trace, policy, size)) for size in sizes]
+    definitions = [
+        {"definition": name, "capacity": size, "hit_ratio": round(ratio, 6)}
+        for size in sizes
+        for name, ratio in _definitions(trace, runs[size], capped[size]).items()
+    ]
+    return {"rates": pd.DataFrame(rates), "definitions": pd.DataFrame(definitions)}
+
+
+def _rate(trace: Trace, policy: str, result: Result) -> dict[str, object]:
+    hits = int(result.hit_blocks.sum())
+    return {
+        "policy": policy,
+        "capacity": result.capacity,
+        "infinite": result.capacity >= trace.distinct_blocks,
+        "hit_blocks": hits,
+        "hit_tokens": int(result.hit_tokens.sum()),
+        "hit_ratio": round(hits / trace.blocks, 6),
+    }
+
+
+def _definitions(trace: Trace, run: Result, capped: Result) -> dict[str, float]:
+    """Return the hit ratio of one run under every definition."""
+    chain = trace.chain_blocks
+    full = trace.chain_tokens // trace.block_size  # a partial tail is no full block
+    half = np.arange(trace.requests) >= trace.requests // 2
+    some = chain > 0
+    return {
+        "blocks": run.hit_blocks.sum() / chain.sum(),
+        "tokens": run.hit_tokens.sum() / trace.input_tokens.sum(),
+        "full blocks only": np.minimum(run.hit_blocks, full).sum() / full.sum(),
+        "full blocks hit / all blocks": np.minimum(run.hit_blocks, full).sum() / chain.sum(),
+        "mean over requests": (run.hit_blocks[some] / chain[some]).mean(),
+        "engine cap (last token recomputed)": capped.hit_blocks.sum() / chain.sum(),
+        "blocks, last half of the requests": run.hit_blocks[half].sum() / chain[half].sum(),
+    }
+
+
+def text(trace: str, tables: Tables) -> str:
+    """Return the readable report of one trace."""
+    rates = tables["rates"]
+    wide = by_capacity(rates, "policy")
+    definitions = by_capacity(
+        tables["definitions"].assign(infinite=_is_largest(tables["definitions"])), "definition"
+    )
+    lines = ["Hit ratio (blocks) by capacity in blocks:", "", wide.to_string(), ""]
+    flat = flat_minus_leaf(rates)
+    if len(flat):
+        lines += ["Flat LRU minus leaf LRU, percentage points:", "", flat.to_string(), ""]
+    lines += ["Leaf LRU under other definitions of a hit:", "", definitions.to_string(), ""]
+    if trace in published.MOONCAKE_TRACES:
+        reported = published.mooncake_table_1().to_string()
+        lines += ["Published beside it (Mooncake technical report, Table 1):", "", reported, ""]
+    return "\n".join(lines)
+
+
+def by_capacity(table: pd.DataFrame, row: str) -> pd.DataFrame:
+    """Return hit ratios with a row a `row` and a column a capacity; the infinite cache is ∞."""
+    labelled = table.assign(
+        capacity=np.where(
+            table["infinite"], "∞", table["capacity"].map(lambda size: f"{size / 1000:g}k")
+        )
+    )
+    order = list(dict.fromkeys(labelled["capacity"]))
+    wide = labelled.pivot(index=row, columns="capacity", values="hit_ratio")
+    return wide.loc[list(dict.fromkeys(labelled[row])), order].round(4)
+
+
+def flat_minus_leaf(rates: pd.DataFrame) -> pd.DataFrame:
+    """Return the difference of flat and leaf LRU in percentage points."""
+    wide = by_capacity(rates, "policy")
+    if "lru, flat (root oldest)" not in wide.index:
+        return wide.iloc[:0]
+    difference = 100 * (wide.loc["lru, flat (root oldest)"] - wide.loc["lru, leaf"])
+    return difference.round(3).to_frame("flat - leaf (pp)").T
+
+
+def _is_largest(table: pd.DataFrame) -> pd.Series:
+    return table["capacity"] == table["capacity"].max()
+
+
+EXPERIMENT = Experiment(1, "validate", "Validation: published hit rates beside ours", tables, text)
