@@ -76,6 +76,8 @@ class Cache(NamedTuple):
         Nodes of the request in process, deepest first.
     capacity, block_size : int
         Blocks; tokens.
+    flat : bool
+        Whether any block may be evicted, or only leaves.
     """
 
     nodes: np.ndarray
@@ -85,6 +87,7 @@ class Cache(NamedTuple):
     path: np.ndarray
     capacity: int
     block_size: int
+    flat: bool
 
 
 class State(NamedTuple):
@@ -98,6 +101,9 @@ class State(NamedTuple):
         A row a node of the tree.
     sessions : float64[s, columns]
         A row a session; one row where the trace has none.
+    runs : float64[r, columns]
+        A row a run, indexed as `Cache.runs`. A run's index is used again once the run is gone,
+        so whoever sees a run born now sets its row.
     table : int64[]
         Look-up data.
     """
@@ -105,6 +111,7 @@ class State(NamedTuple):
     scalars: np.ndarray
     nodes: np.ndarray
     sessions: np.ndarray
+    runs: np.ndarray
     table: np.ndarray
 
 
@@ -124,6 +131,7 @@ class Rules(NamedTuple):
     tells_request: bool
     tells_touch: bool
     tells_removal: bool
+    takes: bool
 
 
 class Hooks(NamedTuple):
@@ -133,10 +141,11 @@ class Hooks(NamedTuple):
     on_request: Any
     on_touch: Any
     on_remove: Any
+    take: Any
 
 
 STATE_TYPE = types.NamedTuple(
-    (types.float64[::1], types.float64[:, ::1], types.float64[:, ::1], types.int64[::1]), State
+    (types.float64[::1], *[types.float64[:, ::1]] * 3, types.int64[::1]), State
 )
 CACHE_TYPE = types.NamedTuple(
     (
@@ -145,6 +154,7 @@ CACHE_TYPE = types.NamedTuple(
         types.int32[::1],
         types.int64,
         types.int64,
+        types.boolean,
     ),
     Cache,
 )
@@ -155,10 +165,11 @@ SIGNATURES = Hooks(
     on_remove=types.void(
         STATE_TYPE, CACHE_TYPE, types.int64, types.int64, types.int64, types.boolean
     ),
+    take=types.int64(STATE_TYPE, CACHE_TYPE, types.int64, types.int64, types.int64),
 )
 RULES_TYPE = types.NamedTuple(
     (*[types.boolean] * 5, types.int64, types.int64, types.boolean, types.float64)
-    + (types.boolean,) * 4,
+    + (types.boolean,) * 5,
     Rules,
 )
 HOOK_TYPES = [types.FunctionType(signature) for signature in SIGNATURES]
@@ -181,12 +192,19 @@ def no_removal(state, cache, node, blocks, now, expired):  # type: ignore[no-unt
     """Do nothing when blocks leave."""
 
 
+def take_all(state, cache, node, blocks, now):  # type: ignore[no-untyped-def]
+    """Let the victim's blocks go."""
+    return blocks
+
+
 def new_state(
     trace: Trace,
     *,
     scalars: Sequence[float] = (),
     nodes: int = 0,
     sessions: int = 0,
+    runs: int = 0,
+    capacity: int = 0,
     table: np.ndarray | None = None,
 ) -> State:
     """Allocate a policy's state, zeroed.
@@ -197,8 +215,10 @@ def new_state(
         Gives the numbers of nodes and sessions.
     scalars : sequence of float
         Values of the scalars.
-    nodes, sessions : int
-        Columns a node and a session.
+    nodes, sessions, runs : int
+        Columns a node, a session and a run.
+    capacity : int
+        Blocks the cache holds, which bound the number of runs.
     table : int64[], optional
         Look-up data.
     """
@@ -207,8 +227,14 @@ def new_state(
         np.array(scalars, dtype=np.float64),
         np.zeros((len(trace.tree.parent), nodes)),
         np.zeros((rows, sessions)),
+        np.zeros((most_runs(trace, capacity) if runs else 0, runs)),
         np.zeros(0, dtype=np.int64) if table is None else table.astype(np.int64),
     )
+
+
+def most_runs(trace: Trace, capacity: int) -> int:
+    """Return how many runs there can be: each holds at least one resident block."""
+    return min(capacity, trace.distinct_blocks) + 1
 
 
 def no_state(trace: Trace, capacity: int, seed: int) -> State:
@@ -239,12 +265,17 @@ class Policy:
         Called after insertion: ``cache.path[first:last]`` are touched nodes, deepest first.
     on_remove : function ``(state, cache, node, blocks, now, expired)``
         Called after `blocks` blocks left the node's end.
+    take : function ``(state, cache, node, blocks, now) -> int``
+        Called before `blocks` blocks of the victim's newest run go; returns how many do go.
+        None spares the victim, which must have changed its rank or the next answer.
     rerank : {"touch", "request", "eviction"}
         When ranks change: only if the node is touched, with every request,
         or with every eviction.
     uniform : bool
         Whether a run's blocks keep their place in the order while its tail
         goes, so that the run may be evicted in one piece.
+    hit_cap : {None, "engine"}
+        The hit cap that belongs to the policy, whatever the switches say.
     needs : tuple of str
         What the rule wants beyond chains and times, such as "future".
     parameters : dict
@@ -259,8 +290,10 @@ class Policy:
     on_request: Callable[..., None] = no_request
     on_touch: Callable[..., None] = no_touch
     on_remove: Callable[..., None] = no_removal
+    take: Callable[..., int] = take_all
     rerank: Literal["touch", "request", "eviction"] = "touch"
     uniform: bool = True
+    hit_cap: Literal["engine"] | None = None
     needs: tuple[str, ...] = ()
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
@@ -381,7 +414,7 @@ def replay(
     if switches.one_block_nodes:
         trace = trace.expand()
     state = policy.setup(trace, capacity, seed, **{**policy.parameters, **(parameters or {})})
-    cache = _new_cache(trace, capacity)
+    cache = _new_cache(trace, capacity, switches.eviction == "flat")
     rules = Rules(
         flat=switches.eviction == "flat",
         pinning=switches.pinning,
@@ -396,6 +429,7 @@ def replay(
         tells_request=policy.on_request is not no_request,
         tells_touch=policy.on_touch is not no_touch,
         tells_removal=policy.on_remove is not no_removal,
+        takes=policy.take is not take_all,
     )
     hits = np.zeros((2, trace.requests), dtype=np.int64)
     _loop()(cache, state, *compiled(policy), rules, hits)
@@ -404,13 +438,14 @@ def replay(
         "evicted_blocks": int(cache.counts[EVICTED]),
         "expired_blocks": int(cache.counts[EXPIRED]),
     }
+    switches = replace(switches, hit_cap=switches.hit_cap or policy.hit_cap)
     return cap_hits(trace, counted(policy.name, capacity, hits[0], hits[1], **flow), switches)
 
 
 @cache
 def compiled(policy: Policy) -> Hooks:
     """Compile a policy's functions; the loop that calls them is compiled once for all."""
-    functions = Hooks(policy.rank, policy.on_request, policy.on_touch, policy.on_remove)
+    functions = Hooks(*(getattr(policy, name) for name in Hooks._fields))
     return Hooks(
         *(
             njit(signature, cache=True)(function)
@@ -450,7 +485,7 @@ def cap_hits(trace: Trace, result: Result, switches: Switches) -> Result:
     )
 
 
-def _new_cache(trace: Trace, capacity: int) -> Cache:
+def _new_cache(trace: Trace, capacity: int, flat: bool) -> Cache:
     requests = np.zeros(trace.requests, dtype=REQUEST)
     for name in REQUEST.names or ():
         requests[name] = getattr(trace, name)
@@ -459,8 +494,7 @@ def _new_cache(trace: Trace, capacity: int) -> Cache:
         nodes[name] = getattr(trace.tree, name)
     for name in ("last", "pinned", "run"):
         nodes[name] = -1
-    # A run holds at least one resident block.
-    runs = np.empty(min(capacity, trace.distinct_blocks) + 1, dtype=RUN)
+    runs = np.empty(most_runs(trace, capacity), dtype=RUN)
     counts = np.zeros(8, dtype=np.int64)
     counts[FREE_RUN] = -1
     levels = np.zeros(len(nodes) + 1, dtype=np.int32)
@@ -473,6 +507,7 @@ def _new_cache(trace: Trace, capacity: int) -> Cache:
         path=np.empty(int(levels.max()) + 1, dtype=np.int32),
         capacity=capacity,
         block_size=trace.block_size,
+        flat=flat,
     )
 
 
@@ -482,7 +517,7 @@ def _count_levels(levels, parent):
         levels[node] = 1 + (levels[parent[node]] if parent[node] >= 0 else 0)
 
 
-def _replay(cache, state, rank, on_request, on_touch, on_remove, rules, hits):
+def _replay(cache, state, rank, on_request, on_touch, on_remove, take, rules, hits):
     # One function, with its parts inlined: a call that passes arrays costs more than its work.
     nodes, runs, requests, counts = cache.nodes, cache.runs, cache.requests, cache.counts
     path, capacity, block_size = cache.path, cache.capacity, cache.block_size
@@ -565,9 +600,12 @@ def _replay(cache, state, rank, on_request, on_touch, on_remove, rules, hits):
                         missing - capacity + counts[USED],
                         nodes[victim].resident - runs[nodes[victim].run].start,
                     )
-                _remove(nodes, runs, counts, victim, blocks, EVICTED)
-                if rules.tells_removal:
-                    on_remove(state, cache, victim, blocks, now, False)
+                if rules.takes:
+                    blocks = take(state, cache, victim, blocks, now)
+                if blocks > 0:
+                    _remove(nodes, runs, counts, victim, blocks, EVICTED)
+                    if rules.tells_removal:
+                        on_remove(state, cache, victim, blocks, now, False)
                 if nodes[victim].resident == 0:
                     victim = np.int64(nodes[victim].parent)
                 _offer(cache, nodes, counts, heap, state, rank, rules, victim, now)

@@ -54,6 +54,10 @@ class Policy:
     def on_touch(self, block: Block) -> None:
         """Learn that a block was used."""
 
+    def spares(self, block: Block) -> bool:
+        """Say whether a block about to go stays, its rank or this answer having changed."""
+        return False
+
     def on_remove(self, block: Block, expired: bool) -> None:
         """Learn that a block was evicted, or has expired."""
 
@@ -141,9 +145,12 @@ class Cache:
         evictable = self.resident.difference(pinned)
         if self.eviction == "leaf":
             evictable -= {block.parent for block in self.resident}
-        oldest_first = sorted(evictable, key=self._recency)
-        # Of equal ranks, min() takes the one that comes first.
-        return min(oldest_first[: self.candidates or None], key=self.policy.rank, default=None)
+        candidates = sorted(evictable, key=self._recency)[: self.candidates or None]
+        # Of equal ranks, min() takes the one that comes first: the least recently used.
+        while victim := min(candidates, key=self.policy.rank, default=None):
+            if not self.policy.spares(victim):
+                break
+        return victim
 
     def _recency(self, block: Block) -> tuple[int, int]:
         """Order blocks by last use; a request touches all its blocks, which depth then orders."""
