@@ -80,7 +80,7 @@ class RadixBuilder:
         index = np.full(len(nodes) + 1, -1, dtype=np.int32)
         index[ranking] = np.arange(len(nodes), dtype=np.int32)
         ordered = nodes[ranking]
-        parent = np.where(ordered[:, PARENT] >= 0, index[ordered[:, PARENT]], -1).astype(np.int32)
+        parent = index[np.maximum(ordered[:, PARENT], -1)]
         length, tail = ordered[:, LENGTH].astype(np.int32), ordered[:, TAIL].astype(np.int32)
         depth, tokens_above = _accumulate(parent, length, tail, self.block_size)
         return Tree(parent, length, depth, tokens_above, tail), index
