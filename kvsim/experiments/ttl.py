@@ -1,0 +1,196 @@
+"""TTL over LRU: whether it is LRU, cell by cell, and the capacity from which it binds."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from kvsim.capacity import log_spaced, parse
+from kvsim.experiments.plain import NO_DATA, count, fine_percent, lay_out, percent
+from kvsim.experiments.store import Experiment, Tables
+from kvsim.expiry import Flow, fires_from, flow, hits_differ_from
+from kvsim.sweep import arrange
+from kvsim.trace import Trace
+
+TTLS = (60.0, 300.0, 3600.0)  # seconds
+STUDY_CAPACITIES = ("8k", "20k", "50k")
+POINTS = 25
+SEEDS = (0, 1, 2, 3, 4)
+ALL = "all sessions"
+VISIBLE = 0.5e-4  # a hit ratio lower by this differs in a table of percents with two decimals
+
+
+def tables(
+    trace: Trace,
+    window: float = 8 * 3600,
+    seed: int = 0,
+    ttls: Sequence[float] = TTLS,
+    capacities: Sequence[str | int] = STUDY_CAPACITIES,
+    points: int = POINTS,
+    sample: int = 40,
+    seeds: Sequence[int] = SEEDS,
+) -> Tables:
+    """Return what each TTL changes under LRU.
+
+    Parameters
+    ----------
+    trace : Trace
+        The requests.
+    window, seed : float, int
+        Seconds and seed of the session starts, where the trace has sessions.
+    ttls : sequence of float
+        Seconds.
+    capacities : sequence of str or int
+        As `kvsim.capacity.parse` takes them, beside `points` log-spaced ones.
+    points : int
+        Log-spaced capacities from 100 blocks to all distinct ones.
+    sample : int
+        Sessions of the smaller samples, as in the study.
+    seeds : sequence of int
+        Of the samples and of their starts.
+
+    Returns
+    -------
+    dict of DataFrame
+        ``cells`` (a row a sample, TTL and capacity) and ``thresholds`` (a row a sample and TTL; the
+        capacities, in blocks, from which the TTL does something).
+    """
+    cells, thresholds = [], []
+    for name, one_seed, arranged in _arrangements(trace, window, seed, sample, seeds):
+        chosen = {parse(str(size), arranged) for size in capacities}
+        chosen |= {*log_spaced(100, arranged.distinct_blocks, points), arranged.distinct_blocks}
+        sizes = np.array(sorted(size for size in chosen if size <= arranged.distinct_blocks))
+        without = flow(arranged)
+        for ttl in ttls:
+            with_ttl = flow(arranged, ttl)
+            facts: dict[str, Any] = {"sample": name, "seed": one_seed, "ttl_s": ttl}
+            cells.append(pd.DataFrame(facts | _cells(arranged, without, with_ttl, sizes)))
+            thresholds.append(facts | _thresholds(arranged, without, with_ttl))
+    return {
+        "cells": pd.concat(cells, ignore_index=True),
+        "thresholds": pd.DataFrame(thresholds).astype(
+            {name: "Int64" for name in thresholds[0] if name.endswith("_from")}
+        ),
+    }
+
+
+def _arrangements(
+    trace: Trace, window: float, seed: int, sample: int, seeds: Sequence[int]
+) -> Iterator[tuple[str, int, Trace]]:
+    """Yield (name, seed, trace): the whole trace, then samples of its sessions."""
+    yield ALL, seed, arrange(trace, window, seed)
+    if trace.sessions is not None and trace.sessions > sample:
+        for one in seeds:
+            yield f"{sample} sessions", one, arrange(trace, window, one, sample)
+
+
+def _cells(trace: Trace, without: Flow, with_ttl: Flow, sizes: np.ndarray) -> dict[str, Any]:
+    blocks = trace.blocks or np.nan
+    expired, evicted = with_ttl.expired[sizes], with_ttl.evicted[sizes]
+    removed = expired + evicted
+    return {
+        "capacity": sizes,
+        "lru_hit_ratio": (without.hits[sizes] / blocks).round(6),
+        "ttl_hit_ratio": (with_ttl.hits[sizes] / blocks).round(6),
+        "lost_hit_blocks": without.hits[sizes] - with_ttl.hits[sizes],
+        "expired_blocks": expired,
+        "evicted_blocks": evicted,
+        "lru_evicted_blocks": without.evicted[sizes],
+        "removed_by_ttl_share": (expired / np.where(removed, removed, np.nan)).round(6),
+        "same_hits": without.hits[sizes] == with_ttl.hits[sizes],
+        "never_fires": expired == 0,
+    }
+
+
+def _thresholds(trace: Trace, without: Flow, with_ttl: Flow) -> dict[str, int | float | None]:
+    """Return the capacities (blocks) from which the TTL does something, None if at none."""
+    lost = (without.hits - with_ttl.hits) / (trace.blocks or np.nan)
+    expired, evicted = with_ttl.expired, with_ttl.evicted
+    fires = expired > 0
+    return {
+        "distinct_blocks": trace.distinct_blocks,
+        # A silence beyond the TTL empties a cache of any capacity.
+        "longest_silence_s": round(float(np.diff(trace.arrival).max(initial=0.0)), 3),
+        "fires_from": fires_from(with_ttl),
+        "hits_differ_from": hits_differ_from(with_ttl, without),
+        "visible_from": _onward(lost >= VISIBLE),
+        "removes_1_percent_from": _onward(fires & (99 * expired >= evicted)),
+        "removes_half_from": _onward(fires & (expired >= evicted)),
+        "removes_all_from": _onward(fires & (evicted == 0)),
+        "lost_at_most": round(float(lost.max(initial=0.0)), 6),
+    }
+
+
+def _onward(true: np.ndarray) -> int | None:
+    """Return the capacity from which on all are true."""
+    last_false = int(np.max(np.flatnonzero(~true), initial=-1))
+    return last_false + 1 if last_false + 1 < len(true) else None
+
+
+def text(trace: str, tables: Tables) -> str:
+    """Return the readable report of one trace."""
+    cells, thresholds = tables["cells"], tables["thresholds"]
+    lines = [verdict(cells), "", "From which capacity (blocks) on a TTL does something:", ""]
+    lines += [
+        lay_out(
+            thresholds,
+            {
+                "sample": ("sample", str),
+                "seed": ("seed", count),
+                "ttl_s": ("TTL (s)", count),
+                "distinct_blocks": ("distinct", count),
+                "longest_silence_s": ("silence (s)", count),
+                "fires_from": ("removes a block", _from),
+                "hits_differ_from": ("costs a hit", _from),
+                "visible_from": ("costs 0.005 %", _from),
+                "removes_1_percent_from": ("makes 1 % of removals", _from),
+                "removes_half_from": ("makes half", _from),
+                "removes_all_from": ("makes all", _from),
+                "lost_at_most": ("hit ratio lost at most", fine_percent),
+            },
+        ),
+        "",
+    ]
+    whole = cells[cells["sample"] == ALL]
+    for ttl, part in whole.groupby("ttl_s"):
+        lines += [f"LRU with TTL-{ttl:.0f} beside LRU:", "", _cells_text(part), ""]
+    return "\n".join(lines)
+
+
+def _cells_text(cells: pd.DataFrame) -> str:
+    return lay_out(
+        cells,
+        {
+            "capacity": ("capacity", count),
+            "lru_hit_ratio": ("LRU", fine_percent),
+            "ttl_hit_ratio": ("with TTL", fine_percent),
+            "lost_hit_blocks": ("hits lost", count),
+            "expired_blocks": ("expired", count),
+            "evicted_blocks": ("evicted", count),
+            "removed_by_ttl_share": ("removed by TTL", percent),
+        },
+    )
+
+
+def verdict(cells: pd.DataFrame) -> str:
+    """Return, for each TTL, in how many cells it has LRU's hits, and in how many it never fires."""
+    lines = []
+    for (sample, ttl), part in cells.groupby(["sample", "ttl_s"], sort=False):
+        printed = (part["lru_hit_ratio"] - part["ttl_hit_ratio"]) < VISIBLE
+        same, silent = part["same_hits"].sum(), part["never_fires"].sum()
+        lines.append(
+            f"TTL-{ttl:.0f}, {sample}: of {len(part)} cells {same} have the hits of LRU "
+            f"({printed.sum()} to two decimals of a percent); in {silent} the TTL never fires"
+        )
+    return "\n".join(lines)
+
+
+def _from(value: float) -> str:
+    text = count(value)
+    return "never" if text == NO_DATA else text
+
+
+EXPERIMENT = Experiment(
+    5, "ttl", "TTL over LRU: which of the two limits removes blocks", tables, text
+)
