@@ -1,0 +1,115 @@
+"""What a TTL removes, from one pass, against the engine and against the rule in words."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kvsim.engine import replay
+from kvsim.expiry import fires_from, flow, hits_differ_from
+from kvsim.fetch import open_trace
+from kvsim.policies import get
+from kvsim.reference import Request
+from kvsim.trace import TraceError
+from tests.naive import identities
+from tests.strategies import to_trace, traces
+
+ttls = st.sampled_from([None, 0.0, 1.0, 2.0, 3.0, 8.0])
+
+
+@pytest.mark.property
+@given(requests=traces(), ttl=ttls)
+def test_flow_equals_the_engine_at_every_capacity(requests, ttl):
+    trace = to_trace(requests)
+    curves = flow(trace, ttl)
+    for capacity in range(trace.distinct_blocks + 1):
+        run = replay(trace, get("lru"), capacity, ttl=ttl)
+        assert run.hit_blocks.sum() == curves.hits[capacity]
+        assert run.inserted_blocks == curves.inserted[capacity]
+        assert run.evicted_blocks == curves.evicted[capacity]
+        assert run.expired_blocks == curves.expired[capacity]
+
+
+def lives(requests: tuple[Request, ...], ttl: float) -> list[int]:
+    """Return, for each block that outlasts its TTL unasked, how many blocks are before it.
+
+    They are the distinct blocks touched between its last use and its expiry, together
+    with the shallower blocks of its own chain.
+    """
+    found = []
+    for i, request in enumerate(requests):
+        chain = identities(request)
+        expiry = next(
+            (j for j, later in enumerate(requests) if later.arrival - request.arrival > ttl), None
+        )
+        if expiry is None:
+            continue
+        touched = {block for later in requests[i + 1 : expiry] for block in identities(later)}
+        found += [
+            len(touched.union(chain[:depth]))
+            for depth, block in enumerate(chain)
+            if block not in touched
+        ]
+    return found
+
+
+@pytest.mark.property
+@given(requests=traces(), ttl=st.sampled_from([0.0, 1.0, 2.0, 3.0, 8.0]))
+def test_a_block_lives_to_its_ttl_where_fewer_than_capacity_blocks_are_before_it(requests, ttl):
+    trace = to_trace(requests)
+    before = np.array(lives(requests, ttl), dtype=np.int64)
+    expected = [(before < capacity).sum() for capacity in range(trace.distinct_blocks + 1)]
+    assert flow(trace, ttl).expired.tolist() == expected
+
+
+@pytest.mark.property
+@given(requests=traces(), ttl=st.sampled_from([0.0, 1.0, 2.0, 3.0, 8.0]))
+def test_ttl_hits_are_the_near_and_young_accesses(requests, ttl):
+    trace = to_trace(requests)
+    near_and_young = np.zeros(trace.distinct_blocks + 1, dtype=np.int64)
+    last: dict = {}
+    for now, request in enumerate(requests):
+        chain = identities(request)
+        for block in chain:
+            if block in last and request.arrival - requests[last[block]].arrival <= ttl:
+                before = identities(requests[last[block]])[: len(block[1]) - 1]
+                between = requests[last[block] + 1 : now]
+                touched = {other for later in between for other in identities(later)}
+                distance = len(touched.union(before)) + 1
+                near_and_young[distance:] += 1
+        last |= dict.fromkeys(chain, now)
+    assert flow(trace, ttl).hits.tolist() == near_and_young.tolist()
+
+
+def test_thresholds_of_a_worked_example():
+    rows = (
+        Request(0.0, (1, 2), 8),
+        Request(1.0, (3,), 4),
+        Request(9.0, (1, 2), 8),
+    )
+    trace = to_trace(rows)
+    with_ttl, without = flow(trace, 5.0), flow(trace)
+    # At 9 s block 3 is the youngest, 1 and 2 come behind it.
+    assert with_ttl.expired.tolist() == [0, 1, 2, 3]
+    assert without.hits.tolist() == [0, 0, 1, 2]
+    assert fires_from(with_ttl) == 1
+    assert hits_differ_from(with_ttl, without) == 2
+    assert fires_from(flow(trace, 100.0)) is None
+    assert hits_differ_from(flow(trace, 100.0), without) is None
+
+
+@pytest.mark.real
+def test_where_the_ttl_binds_on_the_conversation_trace():
+    try:
+        trace = open_trace("conversation")
+    except TraceError as error:
+        pytest.skip(str(error))
+    without, with_ttl = flow(trace), flow(trace, 300)
+    first = fires_from(with_ttl)
+    assert (first, hits_differ_from(with_ttl, without)) == (18_008, 18_736)
+    expired = [
+        replay(trace, get("lru"), capacity, ttl=300).expired_blocks
+        for capacity in (first - 1, first, 20_000, 50_000)
+    ]
+    assert expired == [0, *with_ttl.expired[[first, 20_000, 50_000]].tolist()]
+    assert fires_from(flow(trace, 3600)) is None
