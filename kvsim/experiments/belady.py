@@ -75,7 +75,7 @@ def tables(
 
 
 def bound(trace: Trace, points: int = POINTS) -> pd.DataFrame:
-    """Return hit blocks by capacity with a column a policy.
+    """Return hit blocks by capacity with a column a policy, beside the blocks asked for.
 
     Capacities are 1 to 20 blocks and `points` log-spaced ones up to all distinct blocks.
     """
@@ -93,7 +93,8 @@ def bound(trace: Trace, points: int = POINTS) -> pd.DataFrame:
         long = pd.DataFrame(list(hits))
     wide = long.pivot(index="capacity", columns="policy", values="hit_blocks").reset_index()
     wide.columns.name = None
-    return wide[["capacity", *BOUND_POLICIES]]
+    wide["blocks"] = trace.blocks
+    return wide[["capacity", "blocks", *BOUND_POLICIES]]
 
 
 def slips(trace: Trace, capacities: Sequence[int], pair_capacities: Sequence[int]) -> pd.DataFrame:
@@ -188,6 +189,59 @@ def slip_effects(slips: pd.DataFrame, policy: str = "belady") -> pd.DataFrame:
         ]
         .reset_index(drop=True)
     )
+
+
+def verdicts(bound: pd.DataFrame) -> pd.DataFrame:
+    """Return, for each trace, at how many capacities the check holds."""
+    rivals = [policy for policy in BOUND_POLICIES if policy != "opt"]
+    table = bound.assign(
+        opt_below=bound[rivals].max(axis=1) > bound["opt"],
+        belady_below=bound["belady"] < bound["lru"],
+    )
+    return table.groupby("trace", sort=False).agg(
+        capacities=("capacity", "size"),
+        opt_below_a_policy=("opt_below", "sum"),
+        belady_below_lru=("belady_below", "sum"),
+    )
+
+
+def as_ratios(bound: pd.DataFrame) -> pd.DataFrame:
+    """Return the hits as a share of block accesses, a row a trace, policy and capacity."""
+    long = bound.melt(["trace", "capacity", "blocks"], list(BOUND_POLICIES), "policy", "hit_blocks")
+    return long.assign(hit_ratio=long["hit_blocks"] / long["blocks"])
+
+
+def effects_by_trace(slips: pd.DataFrame) -> pd.DataFrame:
+    """Return what each slip changes for Belady in every trace, worst first."""
+    parts = [
+        slip_effects(part).assign(trace=trace) for trace, part in slips.groupby("trace", sort=False)
+    ]
+    table = pd.concat(parts).sort_values(["change_pp", "trace", "slip"], kind="stable")
+    size = table["capacity"].map(lambda blocks: f"{blocks:,}")
+    bar = table["trace"] + ": " + table["slip"] + ", " + size
+    return table.assign(bar=bar).reset_index(drop=True)
+
+
+def slip_counts(slips: pd.DataFrame) -> dict[str, int]:
+    """Return how many of Belady's runs with slips were harmed, helped and caught."""
+    effects = effects_by_trace(slips)
+    return {
+        "slip_runs": len(effects),
+        "slip_harmed": int((effects["change_pp"] < -0.1).sum()),
+        "slip_gained": int((effects["change_pp"] > 0.1).sum()),
+        "slip_caught": int(effects["caught"].sum()),
+    }
+
+
+def pin_story(slips: pd.DataFrame) -> pd.DataFrame:
+    """Return Belady and LRU with and without pins and root-first ties, a column a set-up."""
+    names = ["none", "no pin", "root-first ties", "no pin + root-first ties"]
+    names += ["root-first ties + flat"]
+    rows = slips[slips["slip"].isin(names) & slips["policy"].isin(["lru", "belady"])]
+    wide = rows.pivot_table(
+        index=["trace", "capacity", "policy"], columns="slip", values="hit_ratio"
+    )
+    return wide[names].dropna().round(4)
 
 
 EXPERIMENT = Experiment(

@@ -45,7 +45,12 @@ def tables(
     for policy in ("lfu", "fifo", "opt"):
         rates += [_rate(trace, policy, simulate(trace, policy, size)) for size in sizes]
     definitions = [
-        {"definition": name, "capacity": size, "hit_ratio": round(ratio, 6)}
+        {
+            "definition": name,
+            "capacity": size,
+            "infinite": size >= trace.distinct_blocks,
+            "hit_ratio": round(ratio, 6),
+        }
         for size in sizes
         for name, ratio in _definitions(trace, runs[size], capped[size]).items()
     ]
@@ -85,9 +90,7 @@ def text(trace: str, tables: Tables) -> str:
     """Return the readable report of one trace."""
     rates = tables["rates"]
     wide = by_capacity(rates, "policy")
-    definitions = by_capacity(
-        tables["definitions"].assign(infinite=_is_largest(tables["definitions"])), "definition"
-    )
+    definitions = by_capacity(tables["definitions"], "definition")
     lines = ["Hit ratio (blocks) by capacity in blocks:", "", wide.to_string(), ""]
     flat = flat_minus_leaf(rates)
     if len(flat):
@@ -108,7 +111,8 @@ def by_capacity(table: pd.DataFrame, row: str) -> pd.DataFrame:
     )
     order = list(dict.fromkeys(labelled["capacity"]))
     wide = labelled.pivot(index=row, columns="capacity", values="hit_ratio")
-    return wide.loc[list(dict.fromkeys(labelled[row])), order].round(4)
+    rows: list[str] = list(dict.fromkeys(labelled[row]))
+    return wide.loc[rows, order].round(4)
 
 
 def flat_minus_leaf(rates: pd.DataFrame) -> pd.DataFrame:
@@ -116,12 +120,47 @@ def flat_minus_leaf(rates: pd.DataFrame) -> pd.DataFrame:
     wide = by_capacity(rates, "policy")
     if "lru, flat (root oldest)" not in wide.index:
         return wide.iloc[:0]
-    difference = 100 * (wide.loc["lru, flat (root oldest)"] - wide.loc["lru, leaf"])
-    return difference.round(3).to_frame("flat - leaf (pp)").T
+    flat, leaf = (wide.loc[[row]].to_numpy() for row in ("lru, flat (root oldest)", "lru, leaf"))
+    difference = 100 * (flat - leaf)
+    return pd.DataFrame(difference.round(3), ["flat - leaf (pp)"], wide.columns)
 
 
-def _is_largest(table: pd.DataFrame) -> pd.Series:
-    return table["capacity"] == table["capacity"].max()
+def beside_table_1(rates: pd.DataFrame) -> pd.DataFrame:
+    """Return the hit ratios of every Mooncake trace that has results."""
+    rows = rates[rates["trace"].isin(published.MOONCAKE_TRACES)]
+    return _by_trace(rows, "policy")
+
+
+def definitions_by_trace(definitions: pd.DataFrame) -> pd.DataFrame:
+    """Return the hit ratio of leaf LRU by definition of a hit, for every trace."""
+    return _by_trace(definitions, "definition")
+
+
+def flat_minus_leaf_by_trace(rates: pd.DataFrame) -> pd.DataFrame:
+    """Return flat minus leaf LRU in percentage points, for every trace that has both."""
+    parts = {trace: flat_minus_leaf(part) for trace, part in rates.groupby("trace", sort=False)}
+    return pd.concat(parts, names=["trace", ""])
+
+
+def headline(rates: pd.DataFrame) -> dict[str, object]:
+    """Return the numbers that the chapter's prose names."""
+    missing = [name for name in published.MOONCAKE_TRACES if name not in set(rates["trace"])]
+    here = f"no results are committed yet for {', '.join(missing)}." if missing else "all are here."
+    infinite = rates[rates["infinite"] & (rates["policy"] == "lru, leaf")].set_index("trace")
+    blocks = {f"blocks_{name}": ratio for name, ratio in infinite["hit_ratio"].items()}
+    return {"missing_mooncake": here, **{str(key): value for key, value in blocks.items()}}
+
+
+def full_blocks(definitions: pd.DataFrame) -> dict[str, object]:
+    """Return the infinite cache's ratio over full blocks, by trace."""
+    rows = definitions[definitions["infinite"] & (definitions["definition"] == "full blocks only")]
+    ratios = rows.set_index("trace")["hit_ratio"].items()
+    return {f"full_{name}": ratio for name, ratio in ratios}
+
+
+def _by_trace(table: pd.DataFrame, row: str) -> pd.DataFrame:
+    parts = {trace: by_capacity(part, row) for trace, part in table.groupby("trace", sort=False)}
+    return pd.concat(parts, names=["trace", row]).fillna("")
 
 
 EXPERIMENT = Experiment(1, "validate", "Validation: published hit rates beside ours", tables, text)
