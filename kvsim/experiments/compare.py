@@ -1,0 +1,257 @@
+"""Every policy at every capacity: hit ratio, costs and the headroom that it closes.
+
+Headroom is OPT minus LRU in hit blocks; a policy closes (policy - LRU) / (OPT - LRU)
+of it. Intervals come from the seeds of the session starts, and within a seed from a
+bootstrap over sessions of the difference to LRU. A trace without sessions is one run
+a policy, and has no interval.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from os import cpu_count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from kvsim import source_version
+from kvsim.capacity import log_spaced
+from kvsim.costs import prefill_cost, recompute_cost, saving
+from kvsim.engine import Result
+from kvsim.experiments.store import Experiment, Tables
+from kvsim.policies import POLICIES
+from kvsim.sweep import arrange, simulate
+from kvsim.trace import Trace
+
+SEEDS = (0, 1, 2, 3, 4)
+POINTS = 12
+SMALLEST = 0.005  # share of the distinct blocks
+DRAWS = 200
+
+
+def tables(
+    trace: Trace,
+    policies: Sequence[str] | None = None,
+    capacities: Sequence[int] | None = None,
+    seeds: Sequence[int] = SEEDS,
+    window: float = 8 * 3600,
+    draws: int = DRAWS,
+    resume: str | None = None,
+) -> Tables:
+    """Return one row a policy, capacity and seed.
+
+    Parameters
+    ----------
+    trace : Trace
+        The requests.
+    policies : sequence of str, optional
+        Names; every registered policy unless given.
+    capacities : sequence of int, optional
+        Blocks; 12 log-spaced ones from 0.5 % to 100 % of the distinct blocks unless given.
+    seeds : sequence of int
+        Of the session starts; only the first counts where the trace has no sessions.
+    window : float
+        Seconds in which sessions start.
+    draws : int
+        Bootstrap samples of the sessions.
+    resume : str, optional
+        Folder that keeps what is done, so that an interrupted comparison goes on.
+    """
+    names = list(POLICIES) if policies is None else list(policies)
+    low = max(1, int(SMALLEST * trace.distinct_blocks))
+    sizes = capacities or log_spaced(low, trace.distinct_blocks, POINTS)
+    used = seeds if trace.sessions is not None else seeds[:1]
+    store = _Store(resume, trace, names, window, draws)
+    jobs = [(seed, size) for seed in used for size in sizes]
+    left = [job for job in jobs if job not in store.rows]
+    arranged = {seed: arrange(trace, window, seed) for seed in {seed for seed, _ in left}}
+    with ThreadPoolExecutor(cpu_count()) as pool:
+        running = {
+            pool.submit(_compare, arranged[seed], names, size, seed, draws): (seed, size)
+            for seed, size in left
+        }
+        for ready in as_completed(running):
+            store.keep(running[ready], ready.result())
+    rows = pd.DataFrame([row for job in jobs for row in store.rows[job]])
+    order = {name: place for place, name in enumerate(names)}
+    rows = rows.sort_values(
+        ["policy", "capacity", "seed"],
+        key=lambda column: column.map(order) if column.name == "policy" else column,
+        kind="stable",
+    )
+    return {"cells": rows.reset_index(drop=True)}
+
+
+class _Store:
+    """Rows done so far, by (seed, capacity); in a file if there is a folder."""
+
+    def __init__(self, folder: str | None, trace: Trace, *identity: Any) -> None:
+        self.rows: dict[tuple[int, int], list[dict[str, Any]]] = {}
+        self._path: Path | None = None
+        if folder is None:
+            return
+        key = [source_version(), _policy_sources(), trace.source_hash, *identity]
+        self._path = Path(folder) / f"{trace.name}.jsonl"
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        lines = self._path.read_text().splitlines() if self._path.exists() else []
+        if lines and json.loads(lines[0]) == key:
+            for line in lines[1:]:
+                if line.endswith("]"):  # the last may have been cut off
+                    seed, capacity, rows = json.loads(line)
+                    self.rows[seed, capacity] = rows
+        else:
+            self._path.write_text(json.dumps(key) + "\n")
+
+    def keep(self, job: tuple[int, int], rows: list[dict[str, Any]]) -> None:
+        self.rows[job] = rows
+        if self._path:
+            with self._path.open("a") as file:
+                file.write(json.dumps([*job, rows]) + "\n")
+
+
+def _policy_sources() -> str:
+    digest = hashlib.sha256()
+    for path in sorted((Path(__file__).parents[1] / "policies").glob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def _compare(
+    trace: Trace, names: Sequence[str], capacity: int, seed: int, draws: int
+) -> list[dict[str, Any]]:
+    """Return the rows of all policies at one capacity and seed."""
+    lru = simulate(trace, "lru", capacity)
+    opt = simulate(trace, "opt", capacity)
+    base = {cost: cost(trace, lru) for cost in (prefill_cost, recompute_cost)}
+    resample = _resampler(trace, seed, draws)
+    headroom = int(opt.hit_blocks.sum() - lru.hit_blocks.sum())
+    rows = []
+    for name in ["opt", *names]:
+        result = opt if name == "opt" else simulate(trace, name, capacity, seed=seed)
+        gain = (result.hit_blocks + result.capped_blocks) - lru.hit_blocks
+        low, high = resample(gain)
+        row: dict[str, Any] = {
+            "policy": name,
+            "capacity": capacity,
+            "seed": seed,
+            "hit_blocks": int(result.hit_blocks.sum()),
+            "hit_ratio": _share(result.hit_blocks.sum(), trace.blocks),
+            "opt_ratio": _share(opt.hit_blocks.sum(), trace.blocks),
+            "gain_pp": _percentage(gain.sum(), trace.blocks),
+            "gain_low_pp": _percentage(low, trace.blocks),
+            "gain_high_pp": _percentage(high, trace.blocks),
+            "headroom_closed": _share(gain.sum(), headroom),
+            "prefill_saving": _cost(trace, result, prefill_cost, base),
+            "recompute_saving": _cost(trace, result, recompute_cost, base),
+        }
+        rows.append(row)
+    return rows
+
+
+def _cost(
+    trace: Trace,
+    result: Result,
+    cost: Callable[[Trace, Result], np.ndarray],
+    base: dict[Any, np.ndarray],
+) -> float | None:
+    saved = saving(cost(trace, result), base[cost])
+    return None if saved is None else round(saved, 4)
+
+
+def _resampler(
+    trace: Trace, seed: int, draws: int
+) -> Callable[[np.ndarray], tuple[float | None, float | None]]:
+    """Return a function that gives the 95 % interval of a sum over requests, sessions redrawn."""
+    if trace.sessions is None or draws == 0:
+        return lambda gain: (None, None)
+    owner, sessions = trace.session, int(trace.session.max()) + 1
+    present = np.bincount(owner, minlength=sessions) > 0
+    count = int(present.sum())
+    generator = np.random.default_rng([seed, count])
+    weights = generator.multinomial(count, np.full(count, 1 / count), size=draws)
+
+    def interval(gain: np.ndarray) -> tuple[float, float]:
+        by_session = np.bincount(owner, weights=gain, minlength=sessions)[present]
+        low, high = np.quantile(weights @ by_session, [0.025, 0.975])
+        return float(low), float(high)
+
+    return interval
+
+
+def _share(part: float, whole: float) -> float | None:
+    return round(float(part) / float(whole), 6) if whole else None
+
+
+def _percentage(part: float | None, whole: int) -> float | None:
+    return None if part is None or not whole else round(100 * float(part) / whole, 4)
+
+
+def text(trace: str, tables: Tables) -> str:
+    """Return the readable report of one trace."""
+    cells = tables["cells"]
+    return "\n".join(
+        [
+            "Hit ratio (blocks), mean over seeds, by capacity in blocks:",
+            "",
+            wide(cells, "hit_ratio").to_string(),
+            "",
+            "Share of the headroom OPT - LRU closed (negative: behind LRU), mean over seeds:",
+            "",
+            wide(cells, "headroom_closed").to_string(),
+            "",
+            "Prefill cost saved against LRU, mean over seeds:",
+            "",
+            wide(cells, "prefill_saving").to_string(),
+            "",
+            "Against LRU, cells won / tied / lost (tie: within 0.1 percentage points):",
+            "",
+            against_lru(cells).to_string(),
+        ]
+    )
+
+
+def wide(cells: pd.DataFrame, value: str) -> pd.DataFrame:
+    """Return the mean over seeds with a row a policy and a column a capacity, best first."""
+    table = cells.pivot_table(index="policy", columns="capacity", values=value)
+    ranking = cells.groupby("policy")["hit_ratio"].mean().sort_values(ascending=False)
+    return table.reindex(ranking.index).round(4)
+
+
+def against_lru(cells: pd.DataFrame, tie_pp: float = 0.1) -> pd.DataFrame:
+    """Return how many cells each policy wins, ties and loses against LRU, and its mean gain.
+
+    Parameters
+    ----------
+    cells : DataFrame
+        As `tables` gives it.
+    tie_pp : float
+        Percentage points of hit ratio within which two policies tie.
+    """
+    rows = cells[~cells["policy"].isin(["lru", "opt", "infinite"])]
+    marked = rows.assign(
+        won=rows["gain_pp"] > tie_pp,
+        tied=rows["gain_pp"].abs() <= tie_pp,
+        lost=rows["gain_pp"] < -tie_pp,
+    )
+    table = marked.groupby("policy").agg(
+        won=("won", "sum"),
+        tied=("tied", "sum"),
+        lost=("lost", "sum"),
+        mean_gain_pp=("gain_pp", "mean"),
+        worst_pp=("gain_pp", "min"),
+        best_pp=("gain_pp", "max"),
+    )
+    return table.sort_values("mean_gain_pp", ascending=False).round(3)
+
+
+EXPERIMENT = Experiment(
+    7,
+    "compare",
+    "Every policy beside LRU and the optimum",
+    tables,
+    text,
+    parameters={None: {"resume": "_build/compare"}},
+)
