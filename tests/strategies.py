@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from math import prod
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -78,7 +78,8 @@ def to_trace(requests: Sequence[Request], block_size: int = BLOCK_SIZE) -> Trace
     return builder.finish("random", "")
 
 
-# One number stands for a request, because eight draws would take most of the tests' time.
+# A request is drawn as three bytes, because a draw a field would take most of the tests' time.
+STEP_BYTES = 3
 FIELDS = {
     "gap": (0.0, 0.0, 1.0, 2.0, 7.0),  # seconds since the previous request
     "back": range(6),  # how many requests of the namespace back to go on from
@@ -89,11 +90,11 @@ FIELDS = {
     "tail": (0, 0, 1, 3),  # tokens of a partial tail
     "has_block": (False, True),  # whether the tail has a block
 }
-steps = st.integers(0, prod(len(values) for values in FIELDS.values()) - 1)
 
 
-def step_of(number: int) -> dict[str, Any]:
-    """Return the `FIELDS` that a number stands for."""
+def step_of(code: bytes) -> dict[str, Any]:
+    """Return the `FIELDS` that three bytes stand for; zeros are the simplest request."""
+    number = int.from_bytes(code, "little")
     step = {}
     for name, values in FIELDS.items():
         number, digit = divmod(number, len(values))
@@ -108,12 +109,13 @@ def traces(draw: st.DrawFn, most: int = 24) -> tuple[Request, ...]:
     A request appends up to five blocks and sometimes a partial tail, or leaves
     tokens without a block at its end.
     """
-    count = draw(st.integers(0, most))
-    numbers = draw(st.lists(steps, min_size=count, max_size=count))
+    size = STEP_BYTES * draw(st.integers(0, most))
+    code = draw(st.binary(min_size=size, max_size=size))
     local, sessions = draw(st.booleans()), draw(st.booleans())
     requests: list[Request] = []
-    for number in numbers:
-        requests.append(follow(requests, step_of(number), local and sessions, sessions))
+    for at in range(0, size, STEP_BYTES):
+        step = step_of(code[at : at + STEP_BYTES])
+        requests.append(follow(requests, step, local and sessions, sessions))
     return tuple(requests)
 
 
@@ -145,28 +147,29 @@ def follow(
     )
 
 
-orders = st.sampled_from(["deepest-oldest", "root-oldest"])
-caps = st.sampled_from([None, "engine"])
-samples = st.sampled_from([0, 0, 0, 1, 2, 3])
-every_switch = st.builds(
-    Switches,
-    eviction=st.sampled_from(["leaf", "flat"]),
-    pinning=st.booleans(),
-    touch_order=orders,
-    hits=st.sampled_from(["prefix", "set"]),
-    hit_cap=caps,
-    touch=st.sampled_from(["chain", "chain", "deepest"]),
-    candidates=samples,
+def combinations(**values: Sequence[Any]) -> st.SearchStrategy[Switches]:
+    """Draw switches of the given values, the others at their defaults; in one draw, for speed."""
+    rows = product(*values.values())
+    return st.sampled_from([Switches(**dict(zip(values, row, strict=True))) for row in rows])
+
+
+EVICTION = ("leaf", "flat")
+ORDER = ("deepest-oldest", "root-oldest")
+CAP = (None, "engine")
+SAMPLE = (0, 0, 0, 1, 2, 3)
+every_switch = combinations(
+    eviction=EVICTION,
+    pinning=(True, False),
+    touch_order=ORDER,
+    hits=("prefix", "set"),
+    hit_cap=CAP,
+    touch=("chain", "chain", "deepest"),
+    candidates=SAMPLE,
 )
 # The switches under which the engine handles whole nodes of the radix tree at once.
-node_switches = st.builds(Switches, touch_order=orders, hit_cap=caps, candidates=samples)
+node_switches = combinations(touch_order=ORDER, hit_cap=CAP, candidates=SAMPLE)
 any_switches = st.one_of(node_switches, every_switch)
-proper_switches = st.builds(
-    Switches,
-    eviction=st.sampled_from(["leaf", "flat"]),
-    pinning=st.booleans(),
-    touch_order=orders,
-)
+proper_switches = combinations(eviction=EVICTION, pinning=(True, False), touch_order=ORDER)
 any_traces = traces()
 ttls = st.sampled_from([None, None, 0.0, 1.0, 2.0, 3.0, 8.0])
 capacities = st.integers(0, 16)

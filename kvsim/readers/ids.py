@@ -63,6 +63,8 @@ def _scan_integers(text, out):
     """Parse a JSON array of integers; return (count, flags), OTHER if it is none."""
     count = 0
     flags = 0
+    if text[0] != 91:  # a bare number or string
+        return 0, OTHER
     i = 1
     last = len(text) - 1  # of the closing bracket
     while i < last:
