@@ -641,6 +641,7 @@ def _replay(cache, state, rank, on_request, on_touch, on_remove, take, rules, hi
                         break  # the nodes above have a resident child
         if counts[ENTRIES] > 2 * len(nodes) + 16:
             _drop_stale(nodes, rules, heap, counts)
+            _heapify(heap, counts[ENTRIES])
 
 
 @njit(inline="always")
@@ -781,17 +782,22 @@ def _drop_stale(nodes, rules, heap, counts):
             heap[kept] = heap[i]
             kept += 1
     counts[ENTRIES] = kept
-    for i in range(kept // 2 - 1, -1, -1):
-        _sift_down(heap, i, i, kept)
+
+
+@njit
+def _heapify(heap, size):
+    for i in range(size // 2 - 1, -1, -1):
+        _sift_down(heap, i, i, size)
 
 
 @njit
 def _rank_anew(cache, heap, state, rank, rules, now):
-    """Give every leaf its present rank."""
+    """Give every leaf its present rank; stale entries have none."""
+    _drop_stale(cache.nodes, rules, heap, cache.counts)
     if rules.candidates == 0:
         for i in range(cache.counts[ENTRIES]):
             heap[i].key = rank(state, cache, np.int64(heap[i].node), now)
-    _drop_stale(cache.nodes, rules, heap, cache.counts)
+    _heapify(heap, cache.counts[ENTRIES])
 
 
 @njit

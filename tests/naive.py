@@ -12,6 +12,7 @@ from math import inf
 from typing import Any
 
 from kvsim.reference import Block, Policy, Request
+from tests.naive_classics import CLASSIC_VARIANTS, CLASSICS
 
 Identity = tuple[Hashable, tuple[Hashable, ...]]  # a block: its namespace and chain down to it
 
@@ -117,10 +118,14 @@ NAIVE: dict[str, Callable[..., Policy]] = {
     "lfu": lambda requests, seed, perfect=False: LFU(perfect),
     "random": lambda requests, seed: Random(seed),
     "belady": lambda requests, seed: Belady(requests),
+    **CLASSICS,
 }
 
 # Parameters worth testing besides the defaults.
-VARIANTS: dict[str, list[dict[str, Any]]] = {"lfu": [{"perfect": True}]}
+VARIANTS: dict[str, list[dict[str, Any]]] = {
+    "lfu": [{"perfect": True}],
+    **CLASSIC_VARIANTS,
+}
 
 
 def optimum(requests: Sequence[Request], capacity: int) -> list[int]:

@@ -1,7 +1,23 @@
 """Eviction policies: one file a policy and one line in `POLICIES`."""
 
 from kvsim.engine import Policy
-from kvsim.policies import belady, fifo, lfu, lru, random
+from kvsim.policies import (
+    belady,
+    depth,
+    fifo,
+    filo,
+    gdsf,
+    hyperbolic,
+    lfu,
+    lfu_da,
+    lhd,
+    lirs,
+    lru,
+    lru_k,
+    mru,
+    random,
+    vllm,
+)
 from kvsim.trace import TraceError
 
 POLICIES: dict[str, Policy] = {
@@ -10,6 +26,16 @@ POLICIES: dict[str, Policy] = {
     "lfu": lfu.POLICY,
     "random": random.POLICY,
     "belady": belady.POLICY,
+    "mru": mru.POLICY,
+    "filo": filo.POLICY,
+    "depth": depth.POLICY,
+    "lru-k": lru_k.POLICY,
+    "lirs": lirs.POLICY,
+    "lfu-da": lfu_da.POLICY,
+    "gdsf": gdsf.POLICY,
+    "hyperbolic": hyperbolic.POLICY,
+    "lhd": lhd.POLICY,
+    "vllm": vllm.POLICY,
 }
 
 
