@@ -4,6 +4,9 @@ In an LRU stack a block only sinks until it is touched again. So it lives to its
 TTL exactly where its position then is within the capacity: where the distinct blocks
 touched since its last use, together with the shallower blocks of its own
 chain, number fewer than the capacity.
+
+All this is about a TTL that takes effect on time. One that is looked at only when room is
+needed, expired blocks first, is LRU itself: what has expired is what LRU would evict.
 """
 
 from dataclasses import dataclass

@@ -9,10 +9,10 @@ from kvsim.engine import replay
 from kvsim.expiry import fires_from, flow, hits_differ_from
 from kvsim.fetch import open_trace
 from kvsim.policies import get
-from kvsim.reference import Request
+from kvsim.reference import Block, Policy, Request, simulate
 from kvsim.trace import TraceError
 from tests.naive import identities
-from tests.strategies import to_trace, traces
+from tests.strategies import BLOCK_SIZE, to_trace, traces
 
 ttls = st.sampled_from([None, 0.0, 1.0, 2.0, 3.0, 8.0])
 
@@ -79,6 +79,26 @@ def test_ttl_hits_are_the_near_and_young_accesses(requests, ttl):
                 near_and_young[distance:] += 1
         last |= dict.fromkeys(chain, now)
     assert flow(trace, ttl).hits.tolist() == near_and_young.tolist()
+
+
+class LazyTTL(Policy):
+    """Evict what has expired first, but only when room is needed."""
+
+    def __init__(self, ttl: float) -> None:
+        self.ttl = ttl
+
+    def rank(self, block: Block) -> bool:
+        requests, now = self.cache.requests, self.cache.now
+        return requests[now].arrival - requests[block.last].arrival <= self.ttl
+
+
+@pytest.mark.property
+@given(requests=traces(), capacity=st.integers(0, 16), ttl=st.sampled_from([0.0, 1.0, 3.0]))
+def test_a_ttl_looked_at_only_when_room_is_needed_is_lru(requests, capacity, ttl):
+    cache = {"block_size": BLOCK_SIZE, "capacity": capacity}
+    lazy, _ = simulate(requests, policy=LazyTTL(ttl), **cache)
+    plain, _ = simulate(requests, policy=Policy(), **cache)
+    assert lazy == plain
 
 
 def test_thresholds_of_a_worked_example():

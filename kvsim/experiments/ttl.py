@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from kvsim.capacity import log_spaced, parse
-from kvsim.experiments.plain import NO_DATA, count, fine_percent, lay_out, percent
+from kvsim.experiments.plain import NO_DATA, count, fine_percent, label, lay_out, percent
 from kvsim.experiments.store import Experiment, Tables
 from kvsim.expiry import Flow, fires_from, flow, hits_differ_from
 from kvsim.sweep import arrange
@@ -17,6 +17,7 @@ TTLS = (60.0, 300.0, 3600.0)  # seconds
 STUDY_CAPACITIES = ("8k", "20k", "50k")
 POINTS = 25
 SEEDS = (0, 1, 2, 3, 4)
+SAMPLE_WINDOWS = (0.0, 8 * 3600.0)  # seconds: all sessions at once, and spread out
 ALL = "all sessions"
 VISIBLE = 0.5e-4  # a hit ratio lower by this differs in a table of percents with two decimals
 
@@ -30,6 +31,7 @@ def tables(
     points: int = POINTS,
     sample: int = 40,
     seeds: Sequence[int] = SEEDS,
+    sample_windows: Sequence[float] = SAMPLE_WINDOWS,
 ) -> Tables:
     """Return what each TTL changes under LRU.
 
@@ -49,6 +51,8 @@ def tables(
         Sessions of the smaller samples, as in the study.
     seeds : sequence of int
         Of the samples and of their starts.
+    sample_windows : sequence of float
+        Seconds in which the sessions of a sample start: the shorter, the heavier the load.
 
     Returns
     -------
@@ -57,14 +61,15 @@ def tables(
         capacities, in blocks, from which the TTL does something).
     """
     cells, thresholds = [], []
-    for name, one_seed, arranged in _arrangements(trace, window, seed, sample, seeds):
+    grid = [(one_window, one_seed) for one_window in sample_windows for one_seed in seeds]
+    for arrangement, arranged in _arrangements(trace, window, seed, sample, grid):
         chosen = {parse(str(size), arranged) for size in capacities}
         chosen |= {*log_spaced(100, arranged.distinct_blocks, points), arranged.distinct_blocks}
         sizes = np.array(sorted(size for size in chosen if size <= arranged.distinct_blocks))
         without = flow(arranged)
         for ttl in ttls:
             with_ttl = flow(arranged, ttl)
-            facts: dict[str, Any] = {"sample": name, "seed": one_seed, "ttl_s": ttl}
+            facts = arrangement | {"ttl_s": ttl}
             cells.append(pd.DataFrame(facts | _cells(arranged, without, with_ttl, sizes)))
             thresholds.append(facts | _thresholds(arranged, without, with_ttl))
     return {
@@ -76,13 +81,15 @@ def tables(
 
 
 def _arrangements(
-    trace: Trace, window: float, seed: int, sample: int, seeds: Sequence[int]
-) -> Iterator[tuple[str, int, Trace]]:
-    """Yield (name, seed, trace): the whole trace, then samples of its sessions."""
-    yield ALL, seed, arrange(trace, window, seed)
+    trace: Trace, window: float, seed: int, sample: int, grid: Sequence[tuple[float, int]]
+) -> Iterator[tuple[dict[str, Any], Trace]]:
+    """Yield how it was made, and the trace: the whole one, then samples of its sessions."""
+    whole = {"sample": ALL, "window_s": np.nan if trace.sessions is None else window, "seed": seed}
+    yield whole, arrange(trace, window, seed)
     if trace.sessions is not None and trace.sessions > sample:
-        for one in seeds:
-            yield f"{sample} sessions", one, arrange(trace, window, one, sample)
+        for short, one in grid:
+            made = {"sample": f"{sample} sessions", "window_s": short, "seed": one}
+            yield made, arrange(trace, short, one, sample)
 
 
 def _cells(trace: Trace, without: Flow, with_ttl: Flow, sizes: np.ndarray) -> dict[str, Any]:
@@ -136,7 +143,8 @@ def text(trace: str, tables: Tables) -> str:
         lay_out(
             thresholds,
             {
-                "sample": ("sample", str),
+                "sample": ("sample", label),
+                "window_s": ("window (s)", count),
                 "seed": ("seed", count),
                 "ttl_s": ("TTL (s)", count),
                 "distinct_blocks": ("distinct", count),
@@ -176,11 +184,13 @@ def _cells_text(cells: pd.DataFrame) -> str:
 def verdict(cells: pd.DataFrame) -> str:
     """Return, for each TTL, in how many cells it has LRU's hits, and in how many it never fires."""
     lines = []
-    for (sample, ttl), part in cells.groupby(["sample", "ttl_s"], sort=False):
+    columns = ["sample", "window_s", "ttl_s"]
+    for (sample, window, ttl), part in cells.groupby(columns, sort=False, dropna=False):
         printed = (part["lru_hit_ratio"] - part["ttl_hit_ratio"]) < VISIBLE
+        starts = "" if pd.isna(window) else f" starting within {window:,.0f} s"
         same, silent = part["same_hits"].sum(), part["never_fires"].sum()
         lines.append(
-            f"TTL-{ttl:.0f}, {sample}: of {len(part)} cells {same} have the hits of LRU "
+            f"TTL-{ttl:.0f}, {sample}{starts}: of {len(part)} cells {same} have the hits of LRU "
             f"({printed.sum()} to two decimals of a percent); in {silent} the TTL never fires"
         )
     return "\n".join(lines)
