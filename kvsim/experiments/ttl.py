@@ -185,7 +185,8 @@ def verdict(cells: pd.DataFrame) -> str:
     """Return, for each TTL, in how many cells it has LRU's hits, and in how many it never fires."""
     lines = []
     columns = ["sample", "window_s", "ttl_s"]
-    for (sample, window, ttl), part in cells.groupby(columns, sort=False, dropna=False):
+    groups: Any = cells.groupby(columns, sort=False, dropna=False)
+    for (sample, window, ttl), part in groups:
         printed = (part["lru_hit_ratio"] - part["ttl_hit_ratio"]) < VISIBLE
         starts = "" if pd.isna(window) else f" starting within {window:,.0f} s"
         same, silent = part["same_hits"].sum(), part["never_fires"].sum()
