@@ -13,6 +13,7 @@ from typing import Any
 
 from kvsim.reference import Block, Policy, Request
 from tests.naive_classics import CLASSIC_VARIANTS, CLASSICS
+from tests.naive_hazard import HAZARD_VARIANTS, HAZARDS
 
 Identity = tuple[Hashable, tuple[Hashable, ...]]  # a block: its namespace and chain down to it
 
@@ -119,12 +120,14 @@ NAIVE: dict[str, Callable[..., Policy]] = {
     "random": lambda requests, seed: Random(seed),
     "belady": lambda requests, seed: Belady(requests),
     **CLASSICS,
+    **HAZARDS,
 }
 
 # Parameters worth testing besides the defaults.
 VARIANTS: dict[str, list[dict[str, Any]]] = {
     "lfu": [{"perfect": True}],
     **CLASSIC_VARIANTS,
+    **HAZARD_VARIANTS,
 }
 
 

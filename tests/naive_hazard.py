@@ -1,6 +1,6 @@
 """Slow, obvious twins of the hazard, cost and coherent-session policies.
 
-`NAIVE` and `VARIANTS` are merged into those of `tests.naive`.
+`tests.naive` merges them with the others.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -122,15 +122,15 @@ def twin(ideas: str) -> Callable[..., Policy]:
     return lambda requests, seed, **parameters: Factorial(ideas, requests, **parameters)
 
 
-NAIVE: dict[str, Callable[..., Policy]] = {
+HAZARDS: dict[str, Callable[..., Policy]] = {
     ideas: twin(ideas) for ideas in ("h", "c", "g", "hc", "hg", "cg", "hcg")
 }
 
 # Priors and horizons on the scale of the random traces, where the defaults hardly differ.
 HAZARD = {"horizon": 3.0, "gap": 2.0, "weight": 0.5, "returns": 2.0, "ends": 0.5}
 COST = {"doubling": 4.0}
-VARIANTS: dict[str, list[dict[str, Any]]] = {
+HAZARD_VARIANTS: dict[str, list[dict[str, Any]]] = {
     ideas: [(HAZARD if "h" in ideas else {}) | (COST if "c" in ideas else {})]
-    for ideas in NAIVE
+    for ideas in HAZARDS
     if ideas != "g"
 }

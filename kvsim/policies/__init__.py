@@ -7,6 +7,7 @@ from kvsim.policies import (
     fifo,
     filo,
     gdsf,
+    hazard,
     hyperbolic,
     lfu,
     lfu_da,
@@ -36,6 +37,13 @@ POLICIES: dict[str, Policy] = {
     "hyperbolic": hyperbolic.POLICY,
     "lhd": lhd.POLICY,
     "vllm": vllm.POLICY,
+    "h": hazard.H,
+    "c": hazard.C,
+    "g": hazard.G,
+    "hc": hazard.HC,
+    "hg": hazard.HG,
+    "cg": hazard.CG,
+    "hcg": hazard.HCG,
 }
 
 
