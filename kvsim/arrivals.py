@@ -42,8 +42,9 @@ def interleave(trace: Trace, window: float, seed: int, sessions: int | None = No
         kept = np.sort(draw.choice(known, sessions, replace=False))
         trace = trace.select(np.isin(trace.session, kept))
     # One start a session of the whole trace: a session's start does not depend on the sample.
+    # Multiples of 1/1024 s keep differences of whole-second times exact, as TTLs compare them.
     start = np.zeros(known[-1] + 1)
-    start[known] = starts.uniform(0.0, window, len(known)) if window else 0.0
+    start[known] = np.floor(1024 * starts.uniform(0.0, window, len(known))) / 1024
     note = f"Arrivals synthesised: uniform session starts in {window:g} s, seed {seed}."
     arranged = trace.sorted_by(trace.arrival + start[trace.session])
     return replace(arranged, notes=(*trace.notes, note))

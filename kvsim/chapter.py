@@ -19,6 +19,7 @@ def begin() -> None:
     """Set the style of the book's figures and tables."""
     figures.use_style()
     pd.set_option("display.max_rows", 200, "display.max_columns", 40, "display.width", 120)
+    pd.set_option("display.float_format", "{:,.4g}".format)
 
 
 def tell(**values: Any) -> None:
@@ -53,6 +54,27 @@ def committed(experiment: str, table: str, **where: Any) -> pd.DataFrame:
     for column, value in where.items():
         rows = rows[rows[column] == value]
     return rows.reset_index(drop=True)
+
+
+def numbers(
+    table: pd.DataFrame, key: str, value: str, *, percent: bool = False
+) -> dict[str, object]:
+    """Return a column as names and values for `tell`: ``<trace>_<key>``; missing ones are left out.
+
+    Parameters
+    ----------
+    table : DataFrame
+        With a column `trace`.
+    key, value : str
+        Columns of names and of values.
+    percent : bool
+        Write shares as percentages.
+    """
+    known = table[pd.to_numeric(table[value], errors="coerce").notna()]
+    names = known["trace"] + "_" + known[key].astype(str)
+    values = pd.to_numeric(known[value])
+    shown = [f"{100 * share:.1f} %" for share in values] if percent else values.tolist()
+    return dict(zip(names, shown, strict=True))
 
 
 def source(module: ModuleType) -> Code:

@@ -332,3 +332,105 @@ def _duration(seconds: float) -> str:
     if seconds >= 48 * 3600:
         return f"{seconds / 86400:.1f} d"
     return f"{seconds / 3600:.1f} h" if seconds >= 3600 else f"{seconds / 60:.0f} min"
+
+
+def gain_by_capacity(table: pd.DataFrame, value: str = "hit_gain", ylabel: str = "") -> Figure:
+    """Draw a gain over LRU against capacity in blocks (log), a line a policy, a panel a trace.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Columns `policy`, `capacity` (blocks), `value` (a share of 1), and `trace` where
+        there is more than one.
+    ylabel : str
+        What the gain is, in percent or percentage points.
+    """
+    traces = list(_by_trace(table))
+    columns = min(2, len(traces))
+    rows = -(-len(traces) // columns)
+    figure, axes = plt.subplots(
+        rows, columns, figsize=(4.4 * columns + 1.2, 3.4 * rows), squeeze=False
+    )
+    for axis, (trace, part) in zip(axes.flat, traces, strict=False):
+        axis.axhline(0, color="#555555", linewidth=1, linestyle="-", marker="")
+        for policy, line in part.groupby("policy", sort=False):
+            axis.plot(line["capacity"], 100 * line[value], label=str(policy), **_spaced(len(line)))
+        axis.set(xscale="log", xlabel="capacity (blocks)", title=trace or "")
+    for axis in axes.flat[len(traces) :]:
+        axis.set_axis_off()
+    for axis in axes[:, 0]:
+        axis.set_ylabel(ylabel)
+    handles, labels = axes.flat[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside right upper")
+    return figure
+
+
+def ablation_beside_study(table: pd.DataFrame) -> Figure:
+    """Draw differences from LRU as dots, the study's as stars: hits left, prefill cost right.
+
+    Bars of ours span all seeds.
+
+    Parameters
+    ----------
+    table : DataFrame
+        One row a policy and capacity: `policy`, `capacity` (blocks), `hit_gain` and
+        `prefill_saving` with their `_min` and `_max`, `study_hit_gain`, `study_saving`
+        (shares of 1, NaN unknown).
+    """
+    rows = np.arange(len(table))[::-1]
+    figure, axes = plt.subplots(1, 2, sharey=True, figsize=(8.4, 0.34 * len(table) + 1.6))
+    pairs = (("hit_gain", "study_hit_gain"), ("prefill_saving", "study_saving"))
+    for axis, (ours, study) in zip(axes, pairs, strict=True):
+        axis.axvline(0, color="#555555", linewidth=1)
+        low, middle, high = (100 * table[f"{ours}{end}"] for end in ("_min", "", "_max"))
+        style: dict[str, Any] = {"linestyle": "none", "marker": MARKERS[0], "color": COLORS[0]}
+        axis.errorbar(middle, rows, xerr=[middle - low, high - middle], label="ours", **style)
+        style = {"linestyle": "none", "marker": "*", "markersize": 10, "color": COLORS[1]}
+        axis.plot(100 * table[study], rows, label="the study", **style)
+    labels = [
+        f"{policy}, {_short(size)}"
+        for policy, size in zip(table["policy"], table["capacity"], strict=True)
+    ]
+    axes[0].set_yticks(rows, labels)
+    axes[0].set_xlabel("hit ratio minus LRU (pp)")
+    axes[1].set_xlabel("prefill cost saved over LRU (%)")
+    handles, names = axes[0].get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside upper right", ncols=2)
+    return figure
+
+
+def gain_by_setting(table: pd.DataFrame, setting: str, series: str, panel: str) -> Figure:
+    """Draw the gain over LRU against a setting (even steps), a line a series, a panel each.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Columns `hit_gain` (a share of 1), `setting` (values, drawn in the order of rows), `series`
+        and `panel`.
+    """
+    panels = list(table.groupby(panel, sort=False))
+    columns = 2 if len(panels) == 4 else min(3, len(panels))
+    rows = -(-len(panels) // columns)
+    figure, axes = plt.subplots(
+        rows, columns, figsize=(2.9 * columns + 1.0, 2.7 * rows + 0.5), squeeze=False, sharey=True
+    )
+    for axis, (name, part) in zip(axes.flat, panels, strict=False):
+        axis.axhline(0, color="#555555", linewidth=1, linestyle="-", marker="")
+        values = list(dict.fromkeys(part[setting]))
+        for label, line in part.groupby(series, sort=False):
+            places = [values.index(value) for value in line[setting]]
+            axis.plot(places, 100 * line["hit_gain"], label=_name(label))
+        unit = " blocks" if panel == "capacity" else ""
+        axis.set(xlabel=setting if unit else "", title=_name(name) + unit)
+        axis.set_xticks(range(len(values)), [_name(value) for value in values])
+    for axis in axes.flat[len(panels) :]:
+        axis.set_axis_off()
+    figure.supylabel("hit ratio minus LRU (pp)", fontsize=12)
+    handles, labels = axes.flat[0].get_legend_handles_labels()
+    title = "capacity (blocks)" if series == "capacity" else series
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), title=title)
+    return figure
+
+
+def _name(value: Any) -> str:
+    return value if isinstance(value, str) else _short(value)

@@ -1,9 +1,14 @@
 """The book's experiments: one file an experiment and one line in `EXPERIMENTS`."""
 
-from kvsim.experiments import belady, validate
+from kvsim.experiments import ablation, belady, characterize, compare, gap, ttl, validate
 from kvsim.experiments.store import Experiment
 
 EXPERIMENTS: dict[str, Experiment] = {
     "validate": validate.EXPERIMENT,
+    "characterize": characterize.EXPERIMENT,
+    "gap": gap.EXPERIMENT,
+    "ablation": ablation.EXPERIMENT,
+    "ttl": ttl.EXPERIMENT,
     "belady": belady.EXPERIMENT,
+    "compare": compare.EXPERIMENT,
 }

@@ -245,7 +245,7 @@ def pin_story(slips: pd.DataFrame) -> pd.DataFrame:
 
 
 EXPERIMENT = Experiment(
-    2,
+    6,
     "belady",
     "Belady sanity check: the bound, and what breaks the check",
     tables,

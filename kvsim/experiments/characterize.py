@@ -273,6 +273,21 @@ def modes_in_words(modes: pd.DataFrame, quantity: str) -> str:
     )
 
 
+def beside_published(table: pd.DataFrame, traces: Sequence[str]) -> pd.DataFrame:
+    """Return published figures and ours beside them: a row a figure, a column a trace."""
+    rows = table[table["trace"].isin(traces)]
+    ours = rows.pivot_table(
+        index=["quantity", "source", "published"], columns="trace", values="ours", sort=False
+    )
+    return ours[list(traces)].reset_index().rename_axis(columns=None)
+
+
+def modes_by_trace(modes: pd.DataFrame) -> pd.DataFrame:
+    """Return the test for modes of the gaps and idle times, for the traces that have them."""
+    known = modes[modes["p_value"].notna()]
+    return known.set_index(["trace", "quantity", "modes"])
+
+
 EXPERIMENT = Experiment(
     2, "characterize", "Characterization: sessions, gaps, chains, working sets", tables, text
 )

@@ -286,6 +286,33 @@ def headline_shares(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(shown)
 
 
+def headlines_by_trace(headline: pd.DataFrame) -> pd.DataFrame:
+    """Return prefilled tokens by gap: the study beside every trace and way of rebuilding it."""
+    parts = {
+        (trace, setup): headline_shares(rows).set_index("gap")
+        for (trace, setup), rows in headline.groupby(["trace", "setup"], sort=False)
+    }
+    study = next(iter(parts.values()))["the study"]
+    columns = {
+        f"{trace}, {setup}": part["of prefilled tokens"] for (trace, setup), part in parts.items()
+    }
+    return pd.DataFrame({"the study": study, **columns})
+
+
+def short_gaps(bygap: pd.DataFrame, blocks: int = published.STUDY_BLOCKS) -> dict[str, object]:
+    """Return what the prose says of gaps under 10 s: the most, where, and at the study's size."""
+    numbers: dict[str, object] = {}
+    rows = bygap[(bygap["gap"] == BUCKETS[0]) & bygap["recomputed_tokens_share"].notna()]
+    for trace, part in rows.groupby("trace"):
+        most = part.sort_values("recomputed_tokens_share", kind="stable").iloc[-1]
+        numbers[f"{trace}_short_most"] = percent(most["recomputed_tokens_share"])
+        numbers[f"{trace}_short_most_at"] = f"{most['capacity']:,}"
+        for row in part[part["capacity"] == blocks].itertuples():
+            numbers[f"{trace}_short_40k"] = percent(row.recomputed_tokens_share)
+            numbers[f"{trace}_short_40k_prefilled"] = percent(row.prefilled_tokens_share)
+    return numbers
+
+
 def _range(values: pd.Series) -> str:
     low, high = count(values.min()), count(values.max())
     return low if low == high else f"{low} to {high}"

@@ -119,7 +119,8 @@ def load_table(experiment: str, table: str, results: Path = RESULTS) -> pd.DataF
     ]
     if not parts:
         raise TraceError(f"{results}: no table {table} of {experiment}; run 'make {experiment}'")
-    whole = pd.concat(parts, ignore_index=True)
+    # An empty table has columns without a type, which would spread to the others.
+    whole = pd.concat([part for part in parts if len(part)] or parts, ignore_index=True)
     return whole[["trace", *whole.columns.drop("trace")]]
 
 

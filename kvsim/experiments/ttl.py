@@ -197,6 +197,43 @@ def verdict(cells: pd.DataFrame) -> str:
     return "\n".join(lines)
 
 
+def verdicts(cells: pd.DataFrame) -> pd.DataFrame:
+    """Return, for each trace, sample and TTL, how many cells keep LRU's hits or never fire."""
+    table = cells.assign(lost=cells["lru_hit_ratio"] - cells["ttl_hit_ratio"])
+    groups = table.groupby(["trace", "sample", "window_s", "ttl_s"], sort=False, dropna=False)
+    return groups.agg(
+        cells=("capacity", "size"),
+        same_hits=("same_hits", "sum"),
+        never_fires=("never_fires", "sum"),
+        hit_ratio_lost_at_most=("lost", "max"),
+    ).round(4)
+
+
+def whole(cells: pd.DataFrame, trace: str) -> pd.DataFrame:
+    """Return the cells of a whole trace."""
+    return cells[(cells["trace"] == trace) & (cells["sample"] == ALL)]
+
+
+def headline(cells: pd.DataFrame, ttl: float = 300) -> dict[str, object]:
+    """Return the counts that the prose names, of whole traces at one TTL."""
+    numbers: dict[str, object] = {}
+    for trace in cells["trace"].unique():
+        part = whole(cells, trace)
+        part = part[part["ttl_s"] == ttl]
+        numbers[f"{trace}_cells"] = len(part)
+        numbers[f"{trace}_same"] = int(part["same_hits"].sum())
+        numbers[f"{trace}_silent"] = int(part["never_fires"].sum())
+    return numbers
+
+
+def thresholds_by_trace(thresholds: pd.DataFrame) -> pd.DataFrame:
+    """Return the capacities from which a TTL does something, of whole traces; None is never."""
+    rows = thresholds[thresholds["sample"] == ALL]
+    columns = ["fires_from", "hits_differ_from", "removes_half_from", "removes_all_from"]
+    table = rows.set_index(["trace", "ttl_s"])[["distinct_blocks", *columns]]
+    return table.map(_from)
+
+
 def _from(value: float) -> str:
     text = count(value)
     return "never" if text == NO_DATA else text
