@@ -82,6 +82,11 @@ def source(module: ModuleType) -> Code:
     return Code(inspect.getsource(module), language="python")
 
 
+def source_file(path: str) -> Code:
+    """Return a Python file beside the chapters, highlighted."""
+    return Code(filename=path, language="python")
+
+
 def open_trace(name: str) -> Trace:
     """Open a known trace or a path, without progress, for a chapter's live part."""
     return fetch.open_trace(name)

@@ -3,7 +3,6 @@
 # Modules that compile take most of a second to load, which `kvsim --help` or a misspelt
 # option should not cost: the commands import them.
 
-import importlib.util
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -168,7 +167,7 @@ def simulate(
         list[str] | None,
         typer.Option(
             metavar="LIST",
-            help="Names of 'kvsim policies', or .py files that define POLICY.",
+            help="Names of 'kvsim policies', all, or .py files that define POLICY.",
             show_default="lru",
         ),
     ] = None,
@@ -215,7 +214,7 @@ def simulate(
     from kvsim.sweep import simulate as run
 
     lifetime = None if ttl is None else capacities.parse_duration(ttl)
-    policies = [_policy(item) for item in _items("--policy", policy or ["lru"])]
+    policies = _policies(_items("--policy", policy or ["lru"]))
     sizes = _items("--capacity", capacity)
     switches = Switches(eviction, not no_pin, touch_order, hits, hit_cap)
     table = []
@@ -395,29 +394,13 @@ def _arrange(trace: "Trace", window: str | None, sessions: int | None, seed: int
     return interleave(trace, seconds, seed, sessions)
 
 
-def _policy(item: str) -> "str | Policy":
-    """Return the policy that a name or a file stands for; a bound stays a name."""
+def _policies(items: list[str]) -> "list[str | Policy]":
+    """Return the policies that names and files stand for; a bound stays a name."""
     from kvsim.bounds import BOUNDS
-    from kvsim.engine import Policy
-    from kvsim.policies import get
+    from kvsim.policies import POLICIES, get
 
-    if not item.endswith(".py"):
-        return item if item in BOUNDS else get(item)
-    path = Path(item)
-    if not path.is_file():
-        raise _usage(f"--policy {item}: no such file")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None  # the suffix is one that Python loads
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:  # whatever a user's file may raise
-        raise _usage(f"--policy {item}: {type(error).__name__}: {error}") from error
-    policy = getattr(module, "POLICY", None)
-    if not isinstance(policy, Policy):
-        raise _usage(f"--policy {item}: must define POLICY, a kvsim.engine.Policy")
-    return policy
+    named = [name for item in items for name in (POLICIES if item == "all" else [item])]
+    return [name if name in BOUNDS else get(name) for name in named]
 
 
 def _items(option: str, values: list[str]) -> list[str]:

@@ -434,3 +434,19 @@ def gain_by_setting(table: pd.DataFrame, setting: str, series: str, panel: str) 
 
 def _name(value: Any) -> str:
     return value if isinstance(value, str) else _short(value)
+
+
+def headroom_closed(table: pd.DataFrame) -> Figure:
+    """Draw the share of the headroom between LRU and OPT that policies close, a panel a trace.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Columns `trace`, `policy`, `capacity` (blocks), `headroom_closed` (a share of 1; what is
+        below -1 is drawn at the edge).
+    """
+    clipped = table.assign(headroom_closed=table["headroom_closed"].clip(lower=-1.0))
+    figure = gain_by_capacity(clipped, "headroom_closed", "headroom closed (%)")
+    for axis in figure.axes:
+        axis.set_ylim(-105, 105)
+    return figure

@@ -151,3 +151,17 @@ def study_ablation() -> pd.DataFrame:
         for place, capacity in enumerate(STUDY_CAPACITIES)
     ]
     return pd.DataFrame(rows)
+
+
+# What papers claim over their baselines, on their own traces; never comparable one to one.
+CLAIMS = {
+    "unicache": "+3.9 to +17.3 % hit rate (SIGMETRICS'26; seen in a secondary summary)",
+    "wa": "vLLM PR 22236: .1175 to .1381 at 1k blocks, .2498 to .2560 at 8k (ATC'25)",
+    "t-lru": "aims at tail latency, not at hits (arXiv 2510.15152)",
+    "rlt": "O(log n)-competitive (ICLR'26, arXiv 2601.18999)",
+    "lpc": "learned prefix reuse; needs prompt text, here an oracle (NeurIPS'25)",
+    "marconi": "FLOPs saved, not only hits (MLSys'25, arXiv 2411.19379)",
+    "continuum": "job latency under tool calls (arXiv 2511.02230)",
+    "kvflow": "needs the workflow graph, here an oracle (NeurIPS'25, arXiv 2507.07400)",
+    "pgdsf": "RAGCache, documents of unequal cost (arXiv 2404.12457)",
+}

@@ -16,13 +16,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.stats import studentized_range
 
-from kvsim import source_version
+from kvsim import published, source_version
 from kvsim.capacity import log_spaced
 from kvsim.costs import prefill_cost, recompute_cost, saving
 from kvsim.engine import Result
 from kvsim.experiments.store import Experiment, Tables
-from kvsim.policies import POLICIES
+from kvsim.policies import LEFT_OUT, POLICIES
 from kvsim.sweep import arrange, simulate
 from kvsim.trace import Trace
 
@@ -30,6 +31,9 @@ SEEDS = (0, 1, 2, 3, 4)
 POINTS = 12
 SMALLEST = 0.005  # share of the distinct blocks
 DRAWS = 200
+ORACLES = {"future", "oracle"}  # needs that no running server can meet
+ENGINES = ("vllm", "sglang-lru", "sglang-lfu", "sglang-slru")
+LITTLE = 0.001  # share of hits below which there is no headroom to speak of
 
 
 def tables(
@@ -245,6 +249,129 @@ def against_lru(cells: pd.DataFrame, tie_pp: float = 0.1) -> pd.DataFrame:
         best_pp=("gain_pp", "max"),
     )
     return table.sort_values("mean_gain_pp", ascending=False).round(3)
+
+
+def catalogue() -> pd.DataFrame:
+    """Return every registered policy: name, rule, source and needs."""
+    rows = [
+        {
+            "policy": name,
+            "rule": policy.summary,
+            "source": policy.source,
+            "needs": ", ".join(policy.needs),
+        }
+        for name, policy in POLICIES.items()
+    ]
+    return pd.DataFrame(rows).set_index("policy")
+
+
+def left_out() -> pd.DataFrame:
+    """Return the published rules that are not here, with the reason."""
+    return pd.Series(LEFT_OUT, name="left out, because").to_frame()
+
+
+def online(cells: pd.DataFrame) -> pd.DataFrame:
+    """Return the cells of policies that need no future, LRU and bounds aside."""
+    known = {name for name, policy in POLICIES.items() if not ORACLES & set(policy.needs)}
+    return cells[cells["policy"].isin(known - {"lru"})]
+
+
+def leaders(cells: pd.DataFrame, count: int = 5) -> pd.DataFrame:
+    """Return the mean headroom closed by the best online policies, LFU, FIFO and Belady.
+
+    A row a trace, policy and capacity; capacities with little headroom are left out.
+    """
+    gains = online(cells).groupby("policy")["gain_pp"].mean().sort_values(ascending=False)
+    names = [*gains.head(count).index, "lfu", "belady"]
+    rows = cells[cells["policy"].isin(names)]
+    rows = rows[rows["opt_ratio"] - rows["hit_ratio"] + rows["gain_pp"] / 100 > LITTLE]
+    order = {name: place for place, name in enumerate(names)}
+    mean = rows.groupby(["trace", "policy", "capacity"])["headroom_closed"].mean().reset_index()
+    return mean.sort_values(
+        ["trace", "policy"], key=lambda c: c.map(order) if c.name == "policy" else c
+    )
+
+
+def headline(cells: pd.DataFrame) -> dict[str, object]:
+    """Return the numbers that the chapter's prose names."""
+    table = against_lru(online(cells))
+    return {
+        "online": len(table),
+        "never_behind": int((table["lost"] == 0).sum()),
+        "best_online": str(table.index[0]),
+    }
+
+
+def against_lru_by_trace(cells: pd.DataFrame) -> pd.DataFrame:
+    """Return `against_lru` over all traces, with the mean gain on each and who knows the future."""
+    table = against_lru(cells)
+    by_trace = cells.pivot_table(index="policy", columns="trace", values="gain_pp").round(2)
+    table["knows the future"] = [
+        "yes" if ORACLES & set(POLICIES[name].needs) else "" for name in table.index
+    ]
+    return table.join(by_trace.add_prefix("mean gain, "))
+
+
+def mean_ranks(cells: pd.DataFrame) -> pd.DataFrame:
+    """Return the mean rank of each online policy and LRU over cells, 1 the best.
+
+    A column tells whether it is within Nemenyi's critical difference (5 %) of the
+    first. The cells of one trace are not independent, so read it as a summary.
+    """
+    fair = pd.concat([online(cells), cells[cells["policy"] == "lru"]])
+    fair = fair[fair["opt_ratio"] > 0]
+    wide = fair.pivot_table(
+        index=["trace", "capacity", "seed"], columns="policy", values="hit_ratio"
+    )
+    ranks = wide.dropna().rank(axis=1, ascending=False)
+    mean, policies, cases = ranks.mean().sort_values(), ranks.shape[1], len(ranks)
+    quantile = studentized_range.ppf(0.95, policies, np.inf) / np.sqrt(2)
+    difference = quantile * np.sqrt(policies * (policies + 1) / (6 * cases))
+    table = mean.round(2).to_frame("mean rank")
+    table["not told apart from the first"] = np.where(mean - mean.iloc[0] <= difference, "yes", "")
+    return table
+
+
+def intervals(cells: pd.DataFrame, trace: str) -> pd.DataFrame:
+    """Return the gain over LRU in points: mean, range over seeds, widest bootstrap interval."""
+    rows = online(cells[cells["trace"] == trace])
+    return (
+        rows.groupby(["capacity", "policy"])
+        .agg(
+            gain_pp=("gain_pp", "mean"),
+            seeds_low=("gain_pp", "min"),
+            seeds_high=("gain_pp", "max"),
+            sessions_low=("gain_low_pp", "min"),
+            sessions_high=("gain_high_pp", "max"),
+        )
+        .round(2)
+        .sort_values(["capacity", "gain_pp"], ascending=[True, False])
+    )
+
+
+def claims(cells: pd.DataFrame) -> pd.DataFrame:
+    """Return what papers claim beside the range of gains that we find."""
+    rows = []
+    for name, claim in published.CLAIMS.items():
+        found = cells[cells["policy"] == name]
+        if len(found):
+            gains = found.groupby("trace")["gain_pp"].agg(["min", "max"]).round(1)
+            shown = "; ".join(
+                f"{t}: {r['min']:+.1f} to {r['max']:+.1f}" for t, r in gains.iterrows()
+            )
+            rows.append({"policy": name, "claim": claim, "our gain over LRU (pp)": shown})
+    return pd.DataFrame(rows).set_index("policy")
+
+
+def engines(cells: pd.DataFrame) -> pd.DataFrame:
+    """Return what engines' own rules gain or lose against leaf LRU, in percentage points."""
+    rows = cells[cells["policy"].isin(ENGINES)]
+    place = rows.groupby("trace")["capacity"].rank(method="dense").astype(int)
+    return (
+        rows.assign(point=place)
+        .pivot_table(index=["trace", "policy"], columns="point", values="gain_pp")
+        .round(3)
+    )
 
 
 EXPERIMENT = Experiment(

@@ -1,5 +1,8 @@
 """Eviction policies: one file a policy and one line in `POLICIES`."""
 
+import importlib.util
+from pathlib import Path
+
 from kvsim.engine import Policy
 from kvsim.policies import (
     belady,
@@ -47,14 +50,37 @@ POLICIES: dict[str, Policy] = {
 }
 
 
+# Published rules that are not here, and why.
+LEFT_OUT: dict[str, str] = {}
+
+
 def get(name: str) -> Policy:
-    """Return the registered policy `name`.
+    """Return the registered policy `name`, or the POLICY of a ``.py`` file.
 
     Raises
     ------
     TraceError
         If there is none; the message lists the known names.
     """
+    if name.endswith(".py"):
+        return _of_file(Path(name))
     if name not in POLICIES:
         raise TraceError(f"policy {name!r} is unknown; known: {', '.join(POLICIES)}, opt")
     return POLICIES[name]
+
+
+def _of_file(path: Path) -> Policy:
+    if not path.is_file():
+        raise TraceError(f"policy {path}: no such file")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None  # the suffix is one that Python loads
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:  # whatever a user's file may raise
+        raise TraceError(f"policy {path}: {type(error).__name__}: {error}") from error
+    policy = getattr(module, "POLICY", None)
+    if not isinstance(policy, Policy):
+        raise TraceError(f"policy {path}: must define POLICY, a kvsim.engine.Policy")
+    return policy
