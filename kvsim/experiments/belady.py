@@ -211,6 +211,18 @@ def as_ratios(bound: pd.DataFrame) -> pd.DataFrame:
     return long.assign(hit_ratio=long["hit_blocks"] / long["blocks"])
 
 
+def lru_beside_opt(ratios: pd.DataFrame, trace: str) -> dict[str, str]:
+    """Return LRU and OPT where LRU last has under half of OPT, for the introduction's prose."""
+    rows = ratios[ratios["trace"] == trace]
+    wide = rows.pivot(index="capacity", columns="policy", values="hit_ratio")
+    scarce = wide[wide["lru"] < wide["opt"] / 2].iloc[-1]
+    return {
+        "scarce_capacity": f"{scarce.name:,}",
+        "scarce_lru": f"{100 * scarce['lru']:.1f} %",
+        "scarce_opt": f"{100 * scarce['opt']:.1f} %",
+    }
+
+
 def effects_by_trace(slips: pd.DataFrame) -> pd.DataFrame:
     """Return what each slip changes for Belady in every trace, worst first."""
     parts = [
