@@ -554,14 +554,17 @@ def _replay(cache, state, rank, on_request, on_touch, on_remove, take, rules, hi
                 hits[0, now] += 1
                 hits[1, now] += nodes[node].tail_tokens
             node = np.int64(nodes[node].parent)
-        if reached >= 0 and not rules.set_hits:
+        leading = np.int64(0)  # blocks of the resident prefix
+        if reached >= 0:
             resident = np.int64(nodes[reached].resident)
-            hits[0, now] = nodes[reached].depth + resident
-            hits[1, now] = nodes[reached].tokens_above + resident * block_size
-            if resident == nodes[reached].length:
-                hits[1, now] += nodes[reached].tail_tokens - block_size
+            leading = nodes[reached].depth + resident
+            if not rules.set_hits:
+                hits[0, now] = leading
+                hits[1, now] = nodes[reached].tokens_above + resident * block_size
+                if resident == nodes[reached].length:
+                    hits[1, now] += nodes[reached].tail_tokens - block_size
         if rules.tells_request:
-            on_request(state, cache, now, hits[0, now])
+            on_request(state, cache, now, leading)
         # With pins the whole path is one group. Without, each level is one, visited twice:
         # going up what is resident is touched, coming down what is absent is inserted.
         for visit in range(1 if rules.pinning else 2 * levels):

@@ -2,6 +2,7 @@
 
 import inspect
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import fields
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvsim import reference
-from kvsim.engine import Result, Switches, replay
+from kvsim.engine import Policy, Result, Switches, new_state, replay
 from kvsim.policies import POLICIES
 from tests.naive import NAIVE, VARIANTS
 from tests.strategies import SITUATIONS, Case, any_switches, cases, node_switches, situations
@@ -26,10 +27,8 @@ def counts(result: Result) -> dict[str, list[int] | int | None]:
     return columns | {name: getattr(result, f"{name}_blocks") for name in FLOW}
 
 
-def reference_counts(name: str, case: Case, parameters: dict) -> dict[str, list[int] | int | None]:
-    """Return the same counts of a reference run with the policy's twin."""
-    twin = NAIVE[name](case.requests, case.seed, **parameters)
-    case = case.under(hit_cap=case.switches.hit_cap or POLICIES[name].hit_cap)
+def reference_counts(twin: reference.Policy, case: Case) -> dict[str, list[int] | int | None]:
+    """Return the same counts of a reference run."""
     per_request, cache = reference.simulate(case.requests, policy=twin, **case.reference)
     columns = {column: [getattr(one, column) for one in per_request] for column in PER_REQUEST}
     return columns | {flow: getattr(cache, flow) for flow in FLOW}
@@ -44,8 +43,11 @@ def test_every_policy_has_a_twin() -> None:
 @given(data=st.data(), case=cases())
 def test_engine_equals_reference(name: str, data: st.DataObject, case: Case) -> None:
     parameters = data.draw(st.sampled_from([{}, *VARIANTS.get(name, [])]))
-    result = replay(case.trace, POLICIES[name], **case.engine, parameters=parameters)
-    assert counts(result) == reference_counts(name, case, parameters)
+    policy, twin = POLICIES[name], NAIVE[name](case.requests, case.seed, **parameters)
+    result = replay(case.trace, policy, **case.engine, parameters=parameters)
+    if policy.hit_cap:
+        case = case.under(hit_cap=policy.hit_cap)
+    assert counts(result) == reference_counts(twin, case)
 
 
 @pytest.mark.property
@@ -55,6 +57,65 @@ def test_compressed_tree_equals_one_block_a_node(name: str, case: Case) -> None:
     whole = replay(trace, POLICIES[name], **case.engine)
     single = replay(trace.expand(), POLICIES[name], **case.engine)
     assert counts(whole) == counts(single)
+
+
+def probe_rank(state, cache, node, now):  # type: ignore[no-untyped-def]
+    block = cache.nodes[node]
+    return (7 * state.nodes[node, 0] + block.depth + block.resident + state.scalars[1]) % 5
+
+
+def probe_request(state, cache, now, hit_blocks):  # type: ignore[no-untyped-def]
+    state.scalars[0] = hit_blocks
+
+
+def probe_touch(state, cache, first, last, now):  # type: ignore[no-untyped-def]
+    for level in range(first, last):
+        state.nodes[cache.path[level], 0] = state.scalars[0]
+
+
+def probe_removal(state, cache, node, blocks, now, expired):  # type: ignore[no-untyped-def]
+    state.scalars[1] += blocks * (3 if expired else 1)
+
+
+PROBE = Policy(
+    name="probe",
+    summary="Rank by all that a policy is told.",
+    source="none",
+    rank=probe_rank,
+    setup=lambda trace, capacity, seed: new_state(trace, scalars=[0, 0], nodes=1),
+    on_request=probe_request,
+    on_touch=probe_touch,
+    on_remove=probe_removal,
+    rerank="eviction",
+    uniform=False,
+)
+
+
+class ProbeTwin(reference.Policy):
+    """Rank by all that a policy is told."""
+
+    def __init__(self) -> None:
+        self.hits = self.removed = 0
+        self.told: dict[reference.Block, int] = {}
+
+    def on_request(self, chain: Sequence[reference.Block], hits: int) -> None:
+        self.hits = hits
+
+    def on_touch(self, block: reference.Block) -> None:
+        self.told[block] = self.hits
+
+    def on_remove(self, block: reference.Block, expired: bool) -> None:
+        self.removed += 3 if expired else 1
+
+    def rank(self, block: reference.Block) -> int:
+        return (7 * self.told[block] + block.depth + 1 + self.removed) % 5
+
+
+@pytest.mark.property
+@given(case=cases())
+def test_policies_are_told_the_same(case: Case) -> None:
+    result = replay(case.trace, PROBE, **case.engine)
+    assert counts(result) == reference_counts(ProbeTwin(), case)
 
 
 def test_reference_takes_the_engines_switches_with_the_same_defaults() -> None:
