@@ -74,8 +74,8 @@ class Cache:
     pinning: bool = True
     touch_order: Literal["deepest-oldest", "root-oldest"] = "deepest-oldest"
     hits: Literal["prefix", "set"] = "prefix"
-    touch: Literal["chain", "deepest"] = "chain"
-    candidates: int = 0
+    touch: Literal["chain", "deepest"] = "chain"  # deepest: what is inserted, and the last block
+    candidates: int = 0  # rank only so many of the least recently used; 0 ranks all
     now: int = -1  # number of the request in process
     resident: set[Block] = field(default_factory=set)
     inserted: int = 0
