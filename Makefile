@@ -12,7 +12,7 @@ HTML    := _build/html/index.html
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup data repro validate belady characterize gap ablation compare book chapters html \
+.PHONY: help setup data repro validate belady characterize gap ttl ablation compare book chapters html \
         links lint types unit notebooks test verify fuzz bench clean
 
 help: ## list the targets
@@ -40,7 +40,7 @@ $(VENV)/.installed-bench: pyproject.toml constraints.txt $(VENV)/.installed
 data: setup ## fetch the public traces into data/raw (FROM=dir: from a local mirror)
 	$(VENV)/bin/kvsim fetch $(if $(FROM),--from '$(FROM)')
 
-repro: validate belady characterize gap ablation compare book ## run every experiment, render the book
+repro: validate characterize gap ablation ttl belady compare book ## run every experiment, render the book
 	@echo "results in $(RESULTS)/, the book in $(HTML)"
 
 validate: setup ## published hit rates beside ours
@@ -54,6 +54,9 @@ characterize: setup ## sessions, gaps, duty, chains, working sets of each trace
 
 gap: setup ## where recompute comes from, by the gap before the request
 	$(RUN) gap --results $(RESULTS)
+
+ttl: setup ## from which capacity on a TTL matters
+	$(RUN) ttl --results $(RESULTS)
 
 ablation: setup ## TTL, LFU and the hazard, cost and coherence ideas against LRU and OPT
 	$(RUN) ablation --results $(RESULTS)
@@ -95,8 +98,8 @@ notebooks: setup
 	$(PY) -m pytest -n $(JOBS) --dist loadscope --nbval --nbval-current-env \
 	    --nbval-sanitize-with book/nbval.cfg book
 
-verify: setup ## recompute the committed results of every trace at hand and compare
-	$(RUN) verify --results $(RESULTS)
+verify: setup ## recompute the committed results of every trace at hand and compare (FULL=1: every row)
+	$(RUN) verify --results $(RESULTS) $(if $(FULL),--full)
 
 fuzz: setup ## the property tests with at least 5,000 examples each
 	$(PY) -m pytest -n $(JOBS) -m property --hypothesis-profile fuzz

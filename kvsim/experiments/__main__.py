@@ -4,16 +4,17 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from kvsim.experiments import EXPERIMENTS
-from kvsim.experiments.store import RESULTS, Experiment, differences
+from kvsim.experiments.store import RESULTS, Experiment, difference
 from kvsim.fetch import SAMPLE, known_names, open_trace, raw_folder
 from kvsim.trace import Trace, TraceError
 
 VERIFY = "verify"
+UNFINISHED = RESULTS.parent / "_build" / "unfinished"
 
 
 def present(names: list[str] | None) -> list[Trace]:
@@ -33,36 +34,39 @@ def present(names: list[str] | None) -> list[Trace]:
     return traces
 
 
-def run(experiment: Experiment, trace: Trace, results: Path) -> list[Path]:
+def run(experiment: Experiment, trace: Trace, results: Path, **other: Any) -> list[Path]:
     """Run one experiment on one trace and say how long it took."""
     print(f"{experiment.name}: {trace.name} ...", file=sys.stderr, flush=True)
     started = time.perf_counter()
-    paths = experiment.run(trace, results)
+    paths = experiment.run(trace, results, **other)
     seconds = time.perf_counter() - started
     print(f"{experiment.name}: {trace.name}, {seconds:.1f} s", file=sys.stderr, flush=True)
     return paths
 
 
-def verify(experiments: list[Experiment], traces: list[Trace], results: Path) -> int:
-    """Recompute into a temporary folder and compare data byte by byte; return the exit code."""
-    wrong: list[str] = []
-    count = 0
+def verify(experiments: list[Experiment], traces: list[Trace], results: Path, *, full: bool) -> int:
+    """Recompute into a temporary folder and compare the data; return the exit code."""
+    wrong: dict[str, str] = {}
     with tempfile.TemporaryDirectory() as folder:
         fresh = Path(folder)
         for experiment in experiments:
-            names = []
             for trace in traces:
-                if experiment.applies(trace):
-                    paths = run(experiment, trace, fresh)
-                    names += [str(path.relative_to(fresh)) for path in paths]
+                part = {} if full else experiment.part.get(trace.name, {})
+                if part is None:
+                    print(f"{experiment.name}: {trace.name} only with FULL=1", file=sys.stderr)
+                elif experiment.applies(trace):
+                    for path in run(experiment, trace, fresh, **part):
+                        name = str(path.relative_to(fresh))
+                        wrong[name] = difference(path, results / name, part=bool(part))
             # The text is made from what is committed, so that it covers traces not at hand.
             text = experiment.write_text_to(results, fresh)
-            wrong += differences(fresh, results, [*names, text.name])
-            count += len(names) + 1
-    for line in wrong:
-        print(f"differs: {line}", file=sys.stderr)
-    print(f"verify: {count} files recomputed from {len(traces)} traces, {len(wrong)} differ")
-    return 1 if wrong else 0
+            wrong[text.name] = difference(text, results / text.name)
+    found = {name: what for name, what in wrong.items() if what}
+    for name, what in found.items():
+        print(f"differs: {name}: {what}", file=sys.stderr)
+    how = "wholly" if full else "wholly or, where that takes long, in part (FULL=1: wholly)"
+    print(f"verify: {len(wrong)} files recomputed {how}, {len(found)} differ")
+    return 1 if found else 0
 
 
 def main(
@@ -72,6 +76,7 @@ def main(
     only: Annotated[
         list[str] | None, typer.Option(help="With verify: only this experiment (repeatable).")
     ] = None,
+    full: Annotated[bool, typer.Option("--full", help="With verify: every row.")] = False,
 ) -> None:
     """Run an experiment on every trace at hand and store its results."""
     if name not in {*EXPERIMENTS, "all", VERIFY}:
@@ -83,11 +88,12 @@ def main(
         chosen = [EXPERIMENTS[item] for item in only]
     traces = present(trace)
     if name == VERIFY:
-        raise typer.Exit(verify(chosen, traces, results))
+        raise typer.Exit(verify(chosen, traces, results, full=full))
     for experiment in chosen:
         for opened in traces:
             if experiment.applies(opened):
-                run(experiment, opened, results)
+                resume = {"resume": str(UNFINISHED)} if experiment.resumable else {}
+                run(experiment, opened, results, **resume)
         experiment.write_text_to(results, results)
 
 

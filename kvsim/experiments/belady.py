@@ -280,4 +280,5 @@ EXPERIMENT = Experiment(
         },
         None: {"slip_requests": 2_000},
     },
+    part={"weka": {"slip_capacities": [2_000], "pair_capacities": []}},
 )

@@ -380,5 +380,9 @@ EXPERIMENT = Experiment(
     "Every policy beside LRU and the optimum",
     tables,
     text,
-    parameters={None: {"resume": "_build/compare"}},
+    part={
+        "weka": {"seeds": [0], "capacities": [41_867, 177_593]},
+        "sample": {"seeds": [0]},
+    },
+    resumable=True,
 )

@@ -2,7 +2,7 @@
 
 import json
 import platform
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -39,6 +39,11 @@ class Experiment:
     parameters : dict
         Values for `tables` that differ from its defaults, by trace name; None
         stands for all other traces.
+    part : dict
+        By trace name, parameters that recompute only some of the rows, for the
+        everyday check of results that take long; None recomputes none.
+    resumable : bool
+        Whether `tables` takes `resume`, a folder that keeps what is done.
     """
 
     number: int
@@ -48,14 +53,16 @@ class Experiment:
     text: Callable[[str, Tables], str]
     applies: Callable[[Trace], bool] = lambda trace: True
     parameters: Mapping[str | None, Mapping[str, Any]] = field(default_factory=dict)
+    part: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
+    resumable: bool = False
 
     def parameters_for(self, trace: str) -> dict[str, Any]:
         """Return the parameters of a trace."""
         return dict(self.parameters.get(trace, self.parameters.get(None, {})))
 
-    def run(self, trace: Trace, results: Path) -> list[Path]:
-        """Compute the tables of a trace and store them; return the CSV files."""
-        parameters = self.parameters_for(trace.name)
+    def run(self, trace: Trace, results: Path, **other: Any) -> list[Path]:
+        """Compute the tables of a trace, with `other` parameters, and store them as CSV files."""
+        parameters = self.parameters_for(trace.name) | other
         tables = self.tables(trace, **parameters)
         folder = results / trace.name
         paths = [folder / f"{self.name}-{name}.csv" for name in tables]
@@ -66,7 +73,7 @@ class Experiment:
             "experiment": self.name,
             "trace": trace.name,
             "source_sha256": trace.source_hash,
-            "parameters": parameters,
+            "parameters": {key: parameters[key] for key in parameters if key != "resume"},
             "notes": trace.notes,
             "versions": {"python": platform.python_version()}
             | {name: version(name) for name in VERSIONS},
@@ -124,14 +131,24 @@ def load_table(experiment: str, table: str, results: Path = RESULTS) -> pd.DataF
     return whole[["trace", *whole.columns.drop("trace")]]
 
 
-def differences(fresh: Path, committed: Path, names: list[str]) -> Iterator[str]:
-    """Yield a line for each file of `names` (below both folders) that is not the same."""
-    for name in names:
-        new, old = fresh / name, committed / name
-        if not old.exists():
-            yield f"{name}: not committed"
-        elif new.read_bytes() != old.read_bytes():
-            yield f"{name}: {_first_difference(old.read_text(), new.read_text())}"
+def difference(fresh: Path, committed: Path, *, part: bool = False) -> str:
+    """Return what tells two files apart, "" for nothing.
+
+    Parameters
+    ----------
+    fresh, committed : Path
+        The recomputed file and the one of the repository.
+    part : bool
+        The recomputed rows need only be among the committed ones.
+    """
+    if not committed.exists():
+        return "not committed"
+    new, old = fresh.read_text(), committed.read_text()
+    if not part:
+        return "" if new == old else _first_difference(old, new)
+    known = set(old.splitlines())
+    strange = [line for line in new.splitlines() if line not in known]
+    return f"{len(strange)} rows are not committed, first {strange[0]!r}" if strange else ""
 
 
 def _first_difference(old: str, new: str) -> str:
