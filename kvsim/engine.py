@@ -57,8 +57,10 @@ REQUEST = np.dtype(
 # A candidate for eviction; the one with the smallest (key, recency) goes first.
 ENTRY = np.dtype([("key", "f8"), ("recency", "i8"), ("stamp", "i8"), ("node", "i4")], align=True)
 
-# Entries of Cache.counts.
+# Entries of Cache.counts; from ENTRIES on one a queue.
 USED, INSERTED, EVICTED, EXPIRED, STAMP, FREE_RUN, RUNS, ENTRIES = range(8)
+QUEUES = 4  # that a policy may keep
+QUEUE = 2.0**48  # a rank from i * QUEUE on belongs to queue i
 RERANK = {"touch": 0, "request": 1, "eviction": 2}
 
 
@@ -70,7 +72,7 @@ class Cache(NamedTuple):
     nodes : NODE[m]
     runs : RUN[]
     requests : REQUEST[n]
-    counts : int64[8]
+    counts : int64[]
         Indexed by ``USED, INSERTED, EVICTED, EXPIRED`` (blocks) and internals.
     path : int32[]
         Nodes of the request in process, deepest first.
@@ -132,6 +134,7 @@ class Rules(NamedTuple):
     tells_touch: bool
     tells_removal: bool
     takes: bool
+    queues: int
 
 
 class Hooks(NamedTuple):
@@ -142,6 +145,7 @@ class Hooks(NamedTuple):
     on_touch: Any
     on_remove: Any
     take: Any
+    turn: Any
 
 
 STATE_TYPE = types.NamedTuple(
@@ -166,10 +170,12 @@ SIGNATURES = Hooks(
         STATE_TYPE, CACHE_TYPE, types.int64, types.int64, types.int64, types.boolean
     ),
     take=types.int64(STATE_TYPE, CACHE_TYPE, types.int64, types.int64, types.int64),
+    turn=types.int64(STATE_TYPE, CACHE_TYPE, types.int64),
 )
 RULES_TYPE = types.NamedTuple(
     (*[types.boolean] * 5, types.int64, types.int64, types.boolean, types.float64)
-    + (types.boolean,) * 5,
+    + (types.boolean,) * 5
+    + (types.int64,),
     Rules,
 )
 HOOK_TYPES = [types.FunctionType(signature) for signature in SIGNATURES]
@@ -195,6 +201,11 @@ def no_removal(state, cache, node, blocks, now, expired):  # type: ignore[no-unt
 def take_all(state, cache, node, blocks, now):  # type: ignore[no-untyped-def]
     """Let the victim's blocks go."""
     return blocks
+
+
+def one_queue(state, cache, now):  # type: ignore[no-untyped-def]
+    """Take victims from the only queue."""
+    return 0
 
 
 def new_state(
@@ -228,7 +239,7 @@ def new_state(
         np.zeros((len(trace.tree.parent), nodes)),
         np.zeros((rows, sessions)),
         np.zeros((most_runs(trace, capacity) if runs else 0, runs)),
-        np.zeros(0, dtype=np.int64) if table is None else table.astype(np.int64),
+        np.zeros(0, dtype=np.int64) if table is None else np.asarray(table, dtype=np.int64),
     )
 
 
@@ -268,6 +279,10 @@ class Policy:
     take : function ``(state, cache, node, blocks, now) -> int``
         Called before `blocks` blocks of the victim's newest run go; returns how many do go.
         None spares the victim, which must have changed its rank or the next answer.
+    turn : function ``(state, cache, now) -> int``
+        Asked before each victim where ranks name queues: a rank from ``i * QUEUE`` on belongs
+        to queue i. Returns the order of the queues, see `order_of`; the first that has an
+        evictable leaf gives it up. So ranks need not change when turns do.
     rerank : {"touch", "request", "eviction"}
         When ranks change: only if the node is touched, with every request,
         or with every eviction.
@@ -291,6 +306,7 @@ class Policy:
     on_touch: Callable[..., None] = no_touch
     on_remove: Callable[..., None] = no_removal
     take: Callable[..., int] = take_all
+    turn: Callable[..., int] = one_queue
     rerank: Literal["touch", "request", "eviction"] = "touch"
     uniform: bool = True
     hit_cap: Literal["engine"] | None = None
@@ -430,6 +446,7 @@ def replay(
         tells_touch=policy.on_touch is not no_touch,
         tells_removal=policy.on_remove is not no_removal,
         takes=policy.take is not take_all,
+        queues=1 if policy.turn is one_queue else QUEUES,
     )
     hits = np.zeros((2, trace.requests), dtype=np.int64)
     _loop()(cache, state, *compiled(policy), rules, hits)
@@ -440,6 +457,11 @@ def replay(
     }
     switches = replace(switches, hit_cap=switches.hit_cap or policy.hit_cap)
     return cap_hits(trace, counted(policy.name, capacity, hits[0], hits[1], **flow), switches)
+
+
+def order_of(*queues: int) -> int:
+    """Return the order of queues as `turn` gives it, the first one's number in the lowest bits."""
+    return sum(queue << 2 * position for position, queue in enumerate(queues))
 
 
 @cache
@@ -495,7 +517,7 @@ def _new_cache(trace: Trace, capacity: int, flat: bool) -> Cache:
     for name in ("last", "pinned", "run"):
         nodes[name] = -1
     runs = np.empty(most_runs(trace, capacity), dtype=RUN)
-    counts = np.zeros(8, dtype=np.int64)
+    counts = np.zeros(ENTRIES + QUEUES, dtype=np.int64)
     counts[FREE_RUN] = -1
     levels = np.zeros(len(nodes) + 1, dtype=np.int32)
     _count_levels(levels, trace.tree.parent)
@@ -517,12 +539,14 @@ def _count_levels(levels, parent):
         levels[node] = 1 + (levels[parent[node]] if parent[node] >= 0 else 0)
 
 
-def _replay(cache, state, rank, on_request, on_touch, on_remove, take, rules, hits):
+def _replay(cache, state, rank, on_request, on_touch, on_remove, take, turn, rules, hits):
     # One function, with its parts inlined: a call that passes arrays costs more than its work.
     nodes, runs, requests, counts = cache.nodes, cache.runs, cache.requests, cache.counts
     path, capacity, block_size = cache.path, cache.capacity, cache.block_size
     # Beyond 2 m entries stale ones are dropped; one request adds at most 2 m.
-    heap = np.empty(4 * len(nodes) + 32, dtype=ENTRY)
+    heap = np.empty((rules.queues, 4 * len(nodes) + 32), dtype=ENTRY)
+    # Sampled candidates stand in one queue, in order of recency.
+    queues = 1 if rules.candidates > 0 else rules.queues
     oldest = 0  # first request whose blocks may not have expired yet
     for now in range(len(requests)):
         # 1. Expire.
@@ -588,15 +612,18 @@ def _replay(cache, state, rank, on_request, on_touch, on_remove, take, rules, hi
                 if rerank:
                     _rank_anew(cache, heap, state, rank, rules, now)
                     rerank = rules.rerank == 2
+                order = turn(state, cache, now) if rules.queues > 1 else 0
                 victim = np.int64(-1)
-                while counts[ENTRIES] > 0 and victim < 0:
-                    node, stamp = _pop(heap, counts)
-                    if _evictable(nodes, rules, node, stamp, now):
-                        victim = node
+                for position in range(queues):
+                    queue = order >> 2 * position & 3 if queues > 1 else 0
+                    while counts[ENTRIES + queue] > 0 and victim < 0:
+                        node, stamp = _pop(heap, counts, queue)
+                        if _evictable(nodes, rules, node, stamp, now):
+                            victim = node
                 if victim < 0:
                     break
                 if rules.candidates > 1:
-                    victim = _best_of_oldest(cache, heap, state, rank, rules, victim, now)
+                    victim = _best_of_oldest(cache, heap, state, rank, order, rules, victim, now)
                 blocks = np.int64(1)
                 if rules.uniform:
                     blocks = min(
@@ -642,9 +669,10 @@ def _replay(cache, state, rank, on_request, on_touch, on_remove, take, rules, hi
                     _offer(cache, nodes, counts, heap, state, rank, rules, node, now)
                     if not rules.flat:
                         break  # the nodes above have a resident child
-        if counts[ENTRIES] > 2 * len(nodes) + 16:
-            _drop_stale(nodes, rules, heap, counts)
-            _heapify(heap, counts[ENTRIES])
+        for queue in range(queues):
+            if counts[ENTRIES + queue] > 2 * len(nodes) + 16:
+                _drop_stale(nodes, rules, heap[queue], counts, queue)
+                _heapify(heap[queue], counts[ENTRIES + queue])
 
 
 @njit(inline="always")
@@ -720,33 +748,38 @@ def _offer(cache, nodes, counts, heap, state, rank, rules, node, now):
         # With sampled candidates the heap is in order of recency; ranks come at eviction.
         if rules.ranks and rules.candidates == 0:
             key = rank(state, cache, np.int64(node), now)
-        _push(heap, counts, key, _recency(nodes, rules, node), counts[STAMP], np.int64(node))
+        queue = np.int64(key / QUEUE) if rules.queues > 1 else 0
+        recency = _recency(nodes, rules, node)
+        _push(heap, counts, queue, key, recency, counts[STAMP], np.int64(node))
 
 
 @njit
-def _push(heap, counts, key, recency, stamp, node):
-    """Add an entry; the smallest (key, recency) is on top."""
-    i = counts[ENTRIES]
-    counts[ENTRIES] += 1
+def _push(heap, counts, queue, key, recency, stamp, node):
+    """Add an entry; the smallest (key, recency) of a queue is on top."""
+    entries = heap[queue]
+    i = counts[ENTRIES + queue]
+    counts[ENTRIES + queue] += 1
     while i > 0:
         up = (i - 1) >> 1
-        if not (key < heap[up].key or (key == heap[up].key and recency < heap[up].recency)):
+        above = entries[up]
+        if not (key < above.key or (key == above.key and recency < above.recency)):
             break
-        heap[i] = heap[up]
+        entries[i] = above
         i = up
-    heap[i].key = key
-    heap[i].recency = recency
-    heap[i].stamp = stamp
-    heap[i].node = node
+    entries[i].key = key
+    entries[i].recency = recency
+    entries[i].stamp = stamp
+    entries[i].node = node
 
 
 @njit
-def _pop(heap, counts):
-    """Take the top entry off; return its (node, stamp)."""
-    node, stamp = np.int64(heap[0].node), heap[0].stamp
-    counts[ENTRIES] -= 1
-    last = counts[ENTRIES]
-    _sift_down(heap, np.int64(0), last, last)
+def _pop(heap, counts, queue):
+    """Take the top entry of a queue off; return its (node, stamp)."""
+    entries = heap[queue]
+    node, stamp = np.int64(entries[0].node), entries[0].stamp
+    counts[ENTRIES + queue] -= 1
+    last = counts[ENTRIES + queue]
+    _sift_down(entries, np.int64(0), last, last)
     return node, stamp
 
 
@@ -778,13 +811,13 @@ def _sift_down(heap, i, moving, size):
 
 
 @njit
-def _drop_stale(nodes, rules, heap, counts):
+def _drop_stale(nodes, rules, heap, counts, queue):
     kept = np.int64(0)
-    for i in range(counts[ENTRIES]):
+    for i in range(counts[ENTRIES + queue]):
         if nodes[heap[i].node].stamp == heap[i].stamp and _leaf(nodes, rules, heap[i].node):
             heap[kept] = heap[i]
             kept += 1
-    counts[ENTRIES] = kept
+    counts[ENTRIES + queue] = kept
 
 
 @njit
@@ -796,27 +829,40 @@ def _heapify(heap, size):
 @njit
 def _rank_anew(cache, heap, state, rank, rules, now):
     """Give every leaf its present rank; stale entries have none."""
-    _drop_stale(cache.nodes, rules, heap, cache.counts)
+    leaves = heap[0]
+    _drop_stale(cache.nodes, rules, leaves, cache.counts, 0)
     if rules.candidates == 0:
         for i in range(cache.counts[ENTRIES]):
-            heap[i].key = rank(state, cache, np.int64(heap[i].node), now)
-    _heapify(heap, cache.counts[ENTRIES])
+            leaves[i].key = rank(state, cache, np.int64(leaves[i].node), now)
+    _heapify(leaves, cache.counts[ENTRIES])
 
 
 @njit
-def _best_of_oldest(cache, heap, state, rank, rules, node, now):
+def _in_turn(key, order, rules):
+    """Return a rank that compares as queues take turns."""
+    if rules.queues == 1:
+        return key
+    queue = np.int64(key / QUEUE)
+    position = 0
+    while order >> 2 * position & 3 != queue:
+        position += 1
+    return key + (position - queue) * QUEUE
+
+
+@njit
+def _best_of_oldest(cache, heap, state, rank, order, rules, node, now):
     """Return the best of the k least recently used leaves, `node` the first of them."""
     nodes, counts = cache.nodes, cache.counts
     best = node
-    best_key = rank(state, cache, node, now)
+    best_key = _in_turn(rank(state, cache, node, now), order, rules)
     others = [best]
     drawn = 1
     while drawn < rules.candidates and counts[ENTRIES] > 0:
-        node, stamp = _pop(heap, counts)
+        node, stamp = _pop(heap, counts, 0)
         if not _evictable(nodes, rules, node, stamp, now):
             continue
         drawn += 1
-        key = rank(state, cache, node, now)
+        key = _in_turn(rank(state, cache, node, now), order, rules)
         if key < best_key:  # the older one wins a tie
             best, best_key = node, key
         others.append(node)
@@ -824,5 +870,5 @@ def _best_of_oldest(cache, heap, state, rank, rules, node, now):
         if node != best:
             counts[STAMP] += 1
             nodes[node].stamp = counts[STAMP]
-            _push(heap, counts, 0.0, _recency(nodes, rules, node), counts[STAMP], node)
+            _push(heap, counts, 0, 0.0, _recency(nodes, rules, node), counts[STAMP], node)
     return best

@@ -12,7 +12,7 @@ from math import inf
 from typing import Any
 
 from kvsim.reference import Block, Policy, Request
-from tests.naive_classics import CLASSIC_VARIANTS, CLASSICS
+from tests.naive_classics import CLASSIC_VARIANTS, CLASSICS, mix
 from tests.naive_hazard import HAZARD_VARIANTS, HAZARDS
 
 Identity = tuple[Hashable, tuple[Hashable, ...]]  # a block: its namespace and chain down to it
@@ -86,15 +86,6 @@ class Random(Policy):
         z = mix(self.seed, self.cache.evicted + 1)
         z = mix(z, block.inserted + 1)
         return mix(z, block.depth + 1) >> 11
-
-
-def mix(value: int, salt: int) -> int:
-    """Hash two integers: the finaliser of splitmix64, in integers without bound."""
-    mask = 2**64 - 1
-    z = value ^ salt * 0x9E3779B97F4A7C15 & mask
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & mask
-    z = (z ^ z >> 27) * 0x94D049BB133111EB & mask
-    return z ^ z >> 31
 
 
 class Belady(Policy):

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from kvsim.engine import Policy
 from kvsim.policies import (
+    arc,
     belady,
     depth,
     fifo,
@@ -12,6 +13,7 @@ from kvsim.policies import (
     gdsf,
     hazard,
     hyperbolic,
+    lecar,
     lfu,
     lfu_da,
     lhd,
@@ -20,7 +22,12 @@ from kvsim.policies import (
     lru_k,
     mru,
     random,
+    s3_fifo,
+    sieve,
+    slru,
+    two_q,
     vllm,
+    w_tinylfu,
 )
 from kvsim.trace import TraceError
 
@@ -39,6 +46,13 @@ POLICIES: dict[str, Policy] = {
     "gdsf": gdsf.POLICY,
     "hyperbolic": hyperbolic.POLICY,
     "lhd": lhd.POLICY,
+    "slru": slru.POLICY,
+    "2q": two_q.POLICY,
+    "arc": arc.POLICY,
+    "s3-fifo": s3_fifo.POLICY,
+    "sieve": sieve.POLICY,
+    "w-tinylfu": w_tinylfu.POLICY,
+    "lecar": lecar.POLICY,
     "vllm": vllm.POLICY,
     "h": hazard.H,
     "c": hazard.C,
