@@ -338,8 +338,8 @@ def text(trace: str, tables: Tables) -> str:
     ]
     columns: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
         ("hit_ratio", "Hit ratio (blocks)", fine_percent),
-        ("prefill_saving", "Saving of prefill cost over LRU", percent),
-        ("recompute_saving", "Saving of recompute cost over LRU", percent),
+        ("prefill_saving", "Saving of prefill cost over LRU", saved),
+        ("recompute_saving", "Saving of recompute cost over LRU", saved),
     )
     for column, title, shown in columns:
         lines += [f"{title}, {ALL}, by capacity (blocks):", "", _wide(whole, column, shown), ""]
@@ -370,6 +370,13 @@ def _wide(cells: pd.DataFrame, column: str, shown: Callable[[Any], str]) -> str:
     )
 
 
+def saved(value: Any) -> str:
+    """Return a saving in percent; beyond tenfold, where LRU costs next to nothing, only that."""
+    if abs(value) > 10:
+        return "< -1000 %" if value < 0 else "> 1000 %"
+    return percent(value)
+
+
 def points_of(value: Any) -> str:
     """Return a difference of shares of 1 in percentage points."""
     return NO_DATA if pd.isna(value) else f"{100 * value:+.2f} pp"
@@ -380,8 +387,8 @@ def _spread_text(samples: pd.DataFrame) -> str:
     values: dict[str, tuple[str, Callable[[Any], str]]] = {
         "hit_ratio": ("hit ratio", fine_percent),
         "hit_gain": ("hit ratio - LRU", points_of),
-        "prefill_saving": ("prefill saving", percent),
-        "recompute_saving": ("recompute saving", percent),
+        "prefill_saving": ("prefill saving", saved),
+        "recompute_saving": ("recompute saving", saved),
     }
     shown = samples[["policy", "capacity"]].copy()
     for value, (_, show) in values.items():
@@ -418,8 +425,8 @@ def _study_text(both: pd.DataFrame) -> list[str]:
                 "hit_gain": ("ours - LRU", points_of),
                 "study_saving": ("study cost", percent),
                 "study_saving_by_hits": ("by its hits alone", percent),
-                "prefill_saving": ("our prefill", percent),
-                "recompute_saving": ("our recompute", percent),
+                "prefill_saving": ("our prefill", saved),
+                "recompute_saving": ("our recompute", saved),
             },
         ),
         "",
