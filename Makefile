@@ -12,7 +12,7 @@ HTML    := _build/html/index.html
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup data repro validate belady characterize gap ttl ablation compare book chapters html \
+.PHONY: help setup data repro validate belady characterize gap ttl ablation compare picture book chapters html \
         links lint types unit notebooks test verify fuzz bench clean
 
 help: ## list the targets
@@ -63,6 +63,9 @@ ablation: setup ## TTL, LFU and the hazard, cost and coherence ideas against LRU
 
 compare: setup ## every policy at every capacity
 	$(RUN) compare --results $(RESULTS)
+
+picture: setup ## draw the picture of the README from the committed results
+	$(PY) book/picture.py $(RESULTS)/hit_ratio.png
 
 # --- book ----------------------------------------------------------------------------------------
 
