@@ -291,6 +291,9 @@ class Policy:
         goes, so that the run may be evicted in one piece.
     hit_cap : {None, "engine"}
         The hit cap that belongs to the policy, whatever the switches say.
+    replays : function ``(trace, policy, capacity, **parameters) -> Result``, optional
+        Replays a trace in a cache of its own, in place of everything above; of TTL and
+        switches the hit cap alone applies to it.
     needs : tuple of str
         What the rule wants beyond chains and times, such as "future".
     parameters : dict
@@ -310,6 +313,7 @@ class Policy:
     rerank: Literal["touch", "request", "eviction"] = "touch"
     uniform: bool = True
     hit_cap: Literal["engine"] | None = None
+    replays: Callable[..., "Result"] | None = None
     needs: tuple[str, ...] = ()
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
@@ -427,9 +431,18 @@ def replay(
             f"policy {policy.name} has no parameter {sorted(unknown)[0]!r}; "
             f"it has: {', '.join(policy.parameters) or 'none'}"
         )
+    parameters = {**policy.parameters, **(parameters or {})}
+    capped = replace(switches, hit_cap=switches.hit_cap or policy.hit_cap)
+    if policy.replays:
+        if ttl is not None or replace(switches, hit_cap=None) != Switches():
+            raise TraceError(
+                f"policy {policy.name} is a cache of its own, to which neither a TTL nor "
+                "switches but the hit cap apply"
+            )
+        return cap_hits(trace, policy.replays(trace, policy, capacity, **parameters), capped)
     if switches.one_block_nodes:
         trace = trace.expand()
-    state = policy.setup(trace, capacity, seed, **{**policy.parameters, **(parameters or {})})
+    state = policy.setup(trace, capacity, seed, **parameters)
     cache = _new_cache(trace, capacity, switches.eviction == "flat")
     rules = Rules(
         flat=switches.eviction == "flat",
@@ -455,8 +468,7 @@ def replay(
         "evicted_blocks": int(cache.counts[EVICTED]),
         "expired_blocks": int(cache.counts[EXPIRED]),
     }
-    switches = replace(switches, hit_cap=switches.hit_cap or policy.hit_cap)
-    return cap_hits(trace, counted(policy.name, capacity, hits[0], hits[1], **flow), switches)
+    return cap_hits(trace, counted(policy.name, capacity, hits[0], hits[1], **flow), capped)
 
 
 def order_of(*queues: int) -> int:
