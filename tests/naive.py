@@ -14,6 +14,7 @@ from typing import Any
 from kvsim.reference import Block, Policy, Request
 from tests.naive_classics import CLASSIC_VARIANTS, CLASSICS, mix
 from tests.naive_hazard import HAZARD_VARIANTS, HAZARDS
+from tests.naive_published import PUBLISHED, PUBLISHED_VARIANTS
 
 Identity = tuple[Hashable, tuple[Hashable, ...]]  # a block: its namespace and chain down to it
 
@@ -112,6 +113,7 @@ NAIVE: dict[str, Callable[..., Policy]] = {
     "belady": lambda requests, seed: Belady(requests),
     **CLASSICS,
     **HAZARDS,
+    **PUBLISHED,
 }
 
 # Parameters worth testing besides the defaults.
@@ -119,6 +121,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "lfu": [{"perfect": True}],
     **CLASSIC_VARIANTS,
     **HAZARD_VARIANTS,
+    **PUBLISHED_VARIANTS,
 }
 
 
