@@ -33,6 +33,7 @@ SMALLEST = 0.005  # share of the distinct blocks
 DRAWS = 200
 ORACLES = {"future", "oracle"}  # needs that no running server can meet
 ENGINES = ("vllm", "sglang-lru", "sglang-lfu", "sglang-slru")
+RERANK_LIMIT = 1_000_000  # block accesses; beyond, ranking at every eviction takes minutes a run
 LITTLE = 0.001  # share of hits below which there is no headroom to speak of
 
 
@@ -52,7 +53,8 @@ def tables(
     trace : Trace
         The requests.
     policies : sequence of str, optional
-        Names; every registered policy unless given.
+        Names; unless given every registered policy, but on large traces those that
+        rank anew at every eviction.
     capacities : sequence of int, optional
         Blocks; 12 log-spaced ones from 0.5 % to 100 % of the distinct blocks unless given.
     seeds : sequence of int
@@ -64,7 +66,7 @@ def tables(
     resume : str, optional
         Folder that keeps what is done, so that an interrupted comparison goes on.
     """
-    names = list(POLICIES) if policies is None else list(policies)
+    names = _affordable(trace) if policies is None else list(policies)
     low = max(1, int(SMALLEST * trace.distinct_blocks))
     sizes = capacities or log_spaced(low, trace.distinct_blocks, POINTS)
     used = seeds if trace.sessions is not None else seeds[:1]
@@ -87,6 +89,11 @@ def tables(
         kind="stable",
     )
     return {"cells": rows.reset_index(drop=True)}
+
+
+def _affordable(trace: Trace) -> list[str]:
+    slow = {name for name, policy in POLICIES.items() if policy.rerank == "eviction"}
+    return [name for name in POLICIES if trace.blocks <= RERANK_LIMIT or name not in slow]
 
 
 class _Store:
