@@ -178,7 +178,9 @@ RULES_TYPE = types.NamedTuple(
     + (types.int64,),
     Rules,
 )
-HOOK_TYPES = [types.FunctionType(signature) for signature in SIGNATURES]
+# Of the loop that ranks all leaves, which is compiled with a policy's `rank` in it.
+RANK_ALL = types.void(STATE_TYPE, CACHE_TYPE, from_dtype(ENTRY)[::1], types.int64, types.int64)
+HOOK_TYPES = [types.FunctionType(signature) for signature in (*SIGNATURES, RANK_ALL)]
 
 
 def by_recency(state, cache, node, now):  # type: ignore[no-untyped-def]
@@ -477,15 +479,28 @@ def order_of(*queues: int) -> int:
 
 
 @cache
-def compiled(policy: Policy) -> Hooks:
+def compiled(policy: Policy) -> tuple[Any, ...]:
     """Compile a policy's functions; the loop that calls them is compiled once for all."""
     functions = Hooks(*(getattr(policy, name) for name in Hooks._fields))
-    return Hooks(
-        *(
-            njit(signature, cache=True)(function)
-            for signature, function in zip(SIGNATURES, functions, strict=True)
-        )
-    )
+    hooks = [
+        njit(signature, cache=True)(function)
+        for signature, function in zip(SIGNATURES, functions, strict=True)
+    ]
+    rank_all = _rank_none if policy.rerank == "touch" else _rank_all_with(hooks[0])
+    return (*hooks, njit(RANK_ALL, cache=policy.rerank == "touch")(rank_all))
+
+
+def _rank_none(state, cache, leaves, count, now):  # type: ignore[no-untyped-def]
+    """Stand in where ranks change only with a touch."""
+
+
+def _rank_all_with(rank: Callable[..., float]) -> Callable[..., None]:
+    # A call through a pointer costs ten times the rank of most policies.
+    def rank_all(state, cache, leaves, count, now):  # type: ignore[no-untyped-def]
+        for i in range(count):
+            leaves[i].key = rank(state, cache, np.int64(leaves[i].node), now)
+
+    return rank_all
 
 
 @lru_cache(maxsize=1)
@@ -551,7 +566,7 @@ def _count_levels(levels, parent):
         levels[node] = 1 + (levels[parent[node]] if parent[node] >= 0 else 0)
 
 
-def _replay(cache, state, rank, on_request, on_touch, on_remove, take, turn, rules, hits):
+def _replay(cache, state, rank, on_request, on_touch, on_remove, take, turn, rank_all, rules, hits):
     # One function, with its parts inlined: a call that passes arrays costs more than its work.
     nodes, runs, requests, counts = cache.nodes, cache.runs, cache.requests, cache.counts
     path, capacity, block_size = cache.path, cache.capacity, cache.block_size
@@ -622,7 +637,7 @@ def _replay(cache, state, rank, on_request, on_touch, on_remove, take, turn, rul
             rerank = missing > capacity - counts[USED] and rules.rerank > 0
             while missing > capacity - counts[USED]:
                 if rerank:
-                    _rank_anew(cache, heap, state, rank, rules, now)
+                    _rank_anew(cache, heap, state, rank_all, rules, now)
                     rerank = rules.rerank == 2
                 order = turn(state, cache, now) if rules.queues > 1 else 0
                 victim = np.int64(-1)
@@ -839,13 +854,12 @@ def _heapify(heap, size):
 
 
 @njit
-def _rank_anew(cache, heap, state, rank, rules, now):
+def _rank_anew(cache, heap, state, rank_all, rules, now):
     """Give every leaf its present rank; stale entries have none."""
     leaves = heap[0]
     _drop_stale(cache.nodes, rules, leaves, cache.counts, 0)
     if rules.candidates == 0:
-        for i in range(cache.counts[ENTRIES]):
-            leaves[i].key = rank(state, cache, np.int64(leaves[i].node), now)
+        rank_all(state, cache, leaves, cache.counts[ENTRIES], now)
     _heapify(leaves, cache.counts[ENTRIES])
 
 
