@@ -482,4 +482,5 @@ EXPERIMENT = Experiment(
     tables,
     text,
     parameters={"weka": {"varied_at": (20_000, 50_000, 100_000)}},
+    part={"weka": None, "conversation": None},
 )
