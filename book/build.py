@@ -63,10 +63,9 @@ def chapters() -> list[str]:
 
 
 def _files(toc: Any) -> Iterator[str]:
-    """Every `file:` of the table of contents, at whatever depth."""
+    """Every page of the table of contents, the first one too, at whatever depth."""
     if isinstance(toc, dict):
-        if "file" in toc:
-            yield toc["file"]
+        yield from (toc[key] for key in ("root", "file") if key in toc)
         toc = list(toc.values())
     if isinstance(toc, list):
         for entry in toc:
