@@ -50,7 +50,7 @@ NEXT, BLOCKS, REQUESTS, LOOKS, RULES = range(7, 12)
 # Columns of a node; START is when its age began to count, CHILD goes on the latest chain.
 SEEN, LAST, START, CLASS, MEAN, CHILD = range(6)
 # Rows of the table: one a class, then single ones.
-USES, LEFT, WAITING, INDEX, FLOOR = (i * CLASSES for i in range(5))
+USES, LEFT, WAITING, INDEX, LEVEL = (i * CLASSES for i in range(5))
 USED_BY_AGE, HELD_BY_AGE, USED_BY_INDEX, HELD_BY_INDEX, NEW_BY_AGE, NEW_BY_INDEX, ROWS = range(
     5 * CLASSES, 5 * CLASSES + 7
 )
@@ -128,8 +128,8 @@ def look(state, cache, time):
             blocks = cache.nodes[node].length
             kind, age = int(row[CLASS]), age_bin(time - row[START])
             waiting[kind, age] += blocks
-            held[0, age_bin(time - row[LAST])] += blocks
-            held[1, level_of(table[FLOOR + kind, age])] += blocks
+            held[0, age if row[START] == row[LAST] else age_bin(time - row[LAST])] += blocks
+            held[1, int(table[LEVEL + kind, age])] += blocks
     for kept, new in (
         (HELD_BY_AGE, held[0]),
         (HELD_BY_INDEX, held[1]),
@@ -161,7 +161,7 @@ def decide(scalars, table, capacity):
 
 @njit(cache=True)
 def learn(scalars, table):
-    """Set the index of each class and age, and the lowest on the way there."""
+    """Set the index of each class and age, and the level of the lowest on the way there."""
     strength = scalars[GROUPS] * max(scalars[BLOCKS], 1.0) / max(scalars[REQUESTS], 1.0)
     uses, waiting = np.zeros((2, BINS)), np.zeros((2, BINS))
     for kind in range(CLASSES):
@@ -179,7 +179,7 @@ def learn(scalars, table):
         floor = np.inf
         for i in range(BINS):
             floor = min(floor, table[INDEX + kind, i])
-            table[FLOOR + kind, i] = floor
+            table[LEVEL + kind, i] = level_of(floor)
 
 
 def rank(state, cache, node, now):
@@ -229,7 +229,7 @@ def on_request(state, cache, now, hit_blocks):
             blocks = cache.nodes[node].length
             before, age = int(row[CLASS]), age_bin(time - row[START])
             table[USES + before, age] += blocks
-            table[NEW_BY_INDEX, level_of(table[FLOOR + before, age])] += blocks
+            table[NEW_BY_INDEX, int(table[LEVEL + before, age])] += blocks
             table[NEW_BY_AGE, age_bin(time - row[LAST])] += blocks
             if row[CHILD] != child:
                 pass_over(state, cache, int(row[CHILD]), time)
@@ -246,7 +246,9 @@ def setup(trace, capacity, seed, weight, prior, period, memory, margin, factor, 
     scalars = [weight, prior, period, memory, margin, factor, warmup, *[0.0] * 5]
     state = new_state(trace, scalars=scalars, nodes=6)
     state.nodes[:, CHILD] = -1
-    return state._replace(sessions=np.zeros((ROWS, LEVELS)))
+    table = np.zeros((ROWS, LEVELS))
+    table[LEVEL : LEVEL + CLASSES] = LEVELS - 1  # of an index of 0
+    return state._replace(sessions=table)
 
 
 POLICY = Policy(
