@@ -19,6 +19,7 @@ def begin() -> None:
     """Set the style of the book's figures and tables."""
     figures.use_style()
     pd.set_option("display.max_rows", 200, "display.max_columns", 40, "display.width", 120)
+    pd.set_option("display.max_colwidth", None)
     pd.set_option("display.float_format", "{:,.4g}".format)
 
 

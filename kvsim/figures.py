@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from matplotlib.ticker import NullFormatter
 
 # Okabe and Ito's palette, which colour-blind readers tell apart. Its yellow is left out: it is too
 # light on white. Dashes and markers tell the lines apart in grey as well.
@@ -356,6 +357,7 @@ def gain_by_capacity(table: pd.DataFrame, value: str = "hit_gain", ylabel: str =
         for policy, line in part.groupby("policy", sort=False):
             axis.plot(line["capacity"], 100 * line[value], label=str(policy), **_spaced(len(line)))
         axis.set(xscale="log", xlabel="capacity (blocks)", title=trace or "")
+        axis.xaxis.set_minor_formatter(NullFormatter())
     for axis in axes.flat[len(traces) :]:
         axis.set_axis_off()
     for axis in axes[:, 0]:

@@ -31,7 +31,6 @@ SEEDS = (0, 1, 2, 3, 4)
 POINTS = 12
 SMALLEST = 0.005  # share of the distinct blocks
 DRAWS = 200
-ORACLES = {"future", "oracle"}  # needs that no running server can meet
 ENGINES = ("vllm", "sglang-lru", "sglang-lfu", "sglang-slru")
 RERANK_LIMIT = 200_000  # block accesses; beyond, ranking at every eviction takes minutes a run
 LITTLE = 0.001  # share of hits below which there is no headroom to speak of
@@ -277,9 +276,14 @@ def left_out() -> pd.DataFrame:
     return pd.Series(LEFT_OUT, name="left out, because").to_frame()
 
 
+def knows_future(name: str) -> bool:
+    """Return whether a policy needs what no running server can know."""
+    return any(need.startswith("future") for need in POLICIES[name].needs)
+
+
 def online(cells: pd.DataFrame) -> pd.DataFrame:
     """Return the cells of policies that need no future, LRU and bounds aside."""
-    known = {name for name, policy in POLICIES.items() if not ORACLES & set(policy.needs)}
+    known = {name for name in POLICIES if not knows_future(name)}
     return cells[cells["policy"].isin(known - {"lru"})]
 
 
@@ -313,9 +317,7 @@ def against_lru_by_trace(cells: pd.DataFrame) -> pd.DataFrame:
     """Return `against_lru` over all traces, with the mean gain on each and who knows the future."""
     table = against_lru(cells)
     by_trace = cells.pivot_table(index="policy", columns="trace", values="gain_pp").round(2)
-    table["knows the future"] = [
-        "yes" if ORACLES & set(POLICIES[name].needs) else "" for name in table.index
-    ]
+    table["knows the future"] = ["yes" if knows_future(name) else "" for name in table.index]
     return table.join(by_trace.add_prefix("mean gain, "))
 
 
