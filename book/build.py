@@ -149,7 +149,7 @@ def _without_addresses(value: Any) -> Any:
         return [_without_addresses(item) for item in value]
     if isinstance(value, dict):
         return nbformat.from_dict(
-            {k: v if k == "image/png" else _without_addresses(v) for k, v in value.items()}
+            {k: v if k.endswith("image/png") else _without_addresses(v) for k, v in value.items()}
         )
     return value
 
