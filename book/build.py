@@ -149,9 +149,14 @@ def _without_addresses(value: Any) -> Any:
         return [_without_addresses(item) for item in value]
     if isinstance(value, dict):
         return nbformat.from_dict(
-            {k: v if k.endswith("image/png") else _without_addresses(v) for k, v in value.items()}
+            {k: v if _is_picture(k) else _without_addresses(v) for k, v in value.items()}
         )
     return value
+
+
+def _is_picture(kind: str) -> bool:
+    # A glued picture's kind has a prefix of its own.
+    return kind.endswith("image/png")
 
 
 def _join_streams(outputs: list[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]:
@@ -203,9 +208,10 @@ def _split_images(path: Path) -> tuple[nbformat.NotebookNode, list[str]]:
     images = []
     for cell in notebook.cells:
         for output in cell.get("outputs", ()):
-            if "image/png" in output.get("data", {}):
-                images.append(output.data["image/png"])
-                output.data["image/png"] = ""
+            data = output.get("data", {})
+            for kind in filter(_is_picture, data):
+                images.append(data[kind])
+                data[kind] = ""
     return notebook, images
 
 
