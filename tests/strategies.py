@@ -81,15 +81,18 @@ def to_trace(requests: Sequence[Request], block_size: int = BLOCK_SIZE) -> Trace
 # A request is drawn as three bytes, because a draw a field would take most of the tests' time.
 STEP_BYTES = 3
 FIELDS = {
-    "gap": (0.0, 0.0, 1.0, 2.0, 7.0),  # seconds since the previous request
-    "back": range(6),  # how many requests of the namespace back to go on from
-    "cut": range(10),  # blocks to cut off there
-    "extra": range(6),  # blocks to append
+    "gap": (0.0, 0.0, 0.0, 1.0, 2.0, 7.0),  # seconds since the previous request
+    "back": range(8),  # how many requests of the namespace back to go on from
+    "cut": (0, 0, 0, 0, 0, 1, 2, 9, 9, 9),  # blocks to cut off there
+    "extra": (0, 0, 0, 2, 3, 4),  # blocks to append
     "name": (1, 2, 3),  # their id
     "session": range(3),
-    "tail": (0, 0, 1, 3),  # tokens of a partial tail
+    "tail": (0, 0, 0, 0, 1, 3),  # tokens of a partial tail
     "has_block": (False, True),  # whether the tail has a block
 }
+# Few requests, or a cache of none or all blocks, show little, so most examples are between.
+LENGTHS = (0, 1, 3, 8, *8 * (16, 20, 24))
+CAPACITIES = (0, 1, 2, 3, *2 * (4, 5, 6, 7, 8), 10, 12, 16)
 
 
 def step_of(code: bytes) -> dict[str, Any]:
@@ -106,10 +109,10 @@ def step_of(code: bytes) -> dict[str, Any]:
 def traces(draw: st.DrawFn, most: int = 24) -> tuple[Request, ...]:
     """Draw up to `most` requests, each going on from an earlier one, cut somewhere.
 
-    A request appends up to five blocks and sometimes a partial tail, or leaves
+    A request appends up to four blocks and sometimes a partial tail, or leaves
     tokens without a block at its end.
     """
-    size = STEP_BYTES * draw(st.integers(0, most))
+    size = STEP_BYTES * min(most, draw(st.sampled_from(LENGTHS)))
     code = draw(st.binary(min_size=size, max_size=size))
     local, sessions = draw(st.booleans()), draw(st.booleans())
     requests: list[Request] = []
@@ -156,7 +159,7 @@ def combinations(**values: Sequence[Any]) -> st.SearchStrategy[Switches]:
 EVICTION = ("leaf", "flat")
 ORDER = ("deepest-oldest", "root-oldest")
 CAP = (None, "engine")
-SAMPLE = (0, 0, 0, 1, 2, 3)
+SAMPLE = (0, 0, 0, 0, 0, 1, 2, 3)
 every_switch = combinations(
     eviction=EVICTION,
     pinning=(True, False),
@@ -168,11 +171,11 @@ every_switch = combinations(
 )
 # The switches under which the engine handles whole nodes of the radix tree at once.
 node_switches = combinations(touch_order=ORDER, hit_cap=CAP, candidates=SAMPLE)
-any_switches = st.one_of(node_switches, every_switch)
+any_switches = st.one_of(node_switches, node_switches, every_switch)
 proper_switches = combinations(eviction=EVICTION, pinning=(True, False), touch_order=ORDER)
 any_traces = traces()
-ttls = st.sampled_from([None, None, 0.0, 1.0, 2.0, 3.0, 8.0])
-capacities = st.integers(0, 16)
+ttls = st.sampled_from([*8 * [None], 0.0, 1.0, 3.0, 14.0])
+capacities = st.sampled_from(CAPACITIES)
 
 
 def cases(
