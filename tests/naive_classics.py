@@ -30,11 +30,15 @@ class Depth(Policy):
 
 
 class LRUK(Policy):
-    """The K-th most recent use."""
+    """The K-th most recent use, of all time or since insertion."""
 
-    def __init__(self, k: int = 2) -> None:
-        self.k = k
+    def __init__(self, k: int = 2, history: bool = True) -> None:
+        self.k, self.history = k, history
         self.uses: dict[Block, list[int]] = defaultdict(list)
+
+    def on_insert(self, block: Block) -> None:
+        if not self.history:
+            self.uses[block] = []
 
     def on_touch(self, block: Block) -> None:
         self.uses[block].append(self.cache.now)
@@ -276,9 +280,9 @@ class Returners(Queued):
 class S3FIFO(Returners):
     """A small queue, a main queue and a ghost."""
 
-    def __init__(self, small: float = 0.1, ghost: float = 0.9) -> None:
+    def __init__(self, small: float = 0.1, ghost: float = 0.9, fill_main: bool = False) -> None:
         super().__init__()
-        self.small_share, self.ghost_share = small, ghost
+        self.small_share, self.ghost_share, self.fill_main = small, ghost, fill_main
         self.small: set[Block] = set()
         self.entered: dict[Block, tuple[int, float]] = {}
         self.uses: dict[Block, int] = {}
@@ -288,7 +292,9 @@ class S3FIFO(Returners):
         self.moves = 0
 
     def on_insert(self, block: Block) -> None:
-        if not self.returns(block):
+        full = len(self.small) >= int(self.small_share * self.cache.capacity)
+        filling = self.fill_main and not self.cache.evicted
+        if not self.returns(block) and not (filling and full):
             self.small.add(block)
         self.entered[block] = self.cache.now, inf
         self.uses[block] = -1  # its touch follows
@@ -559,7 +565,7 @@ CLASSICS: dict[str, Callable[..., Policy]] = {
     "mru": lambda requests, seed: MRU(),
     "filo": lambda requests, seed: FILO(),
     "depth": lambda requests, seed: Depth(),
-    "lru-k": lambda requests, seed, k=2: LRUK(k),
+    "lru-k": lambda requests, seed, k=2, history=True: LRUK(k, history),
     "lirs": lambda requests, seed: LIRS(),
     "lfu-da": lambda requests, seed: LFUDA(),
     "gdsf": lambda requests, seed, knee=50_000.0: GDSF(knee),
@@ -568,7 +574,7 @@ CLASSICS: dict[str, Callable[..., Policy]] = {
     "slru": lambda requests, seed, protected=0.8: SLRU(protected),
     "2q": lambda requests, seed, recent=0.25, ghost=0.5: TwoQ(recent, ghost),
     "arc": lambda requests, seed: ARC(),
-    "s3-fifo": lambda requests, seed, small=0.1, ghost=0.9: S3FIFO(small, ghost),
+    "s3-fifo": lambda requests, seed, **parameters: S3FIFO(**parameters),
     "sieve": lambda requests, seed: Sieve(),
     "w-tinylfu": lambda requests, seed, window=0.01, protected=0.8: WTinyLFU(window, protected),
     "lecar": lambda requests, seed, rate=0.45, history=0.5: LeCaR(seed, rate, history),
@@ -576,11 +582,11 @@ CLASSICS: dict[str, Callable[..., Policy]] = {
 }
 
 CLASSIC_VARIANTS: dict[str, list[dict[str, Any]]] = {
-    "lru-k": [{"k": 1}, {"k": 3}],
+    "lru-k": [{"k": 1}, {"k": 3}, {"history": False}],
     "gdsf": [{"knee": 3.0}],
     "slru": [{"protected": 0.4}],
     "2q": [{"recent": 0.5, "ghost": 2.0}],
-    "s3-fifo": [{"small": 0.5, "ghost": 2.0}],
+    "s3-fifo": [{"small": 0.5, "ghost": 2.0}, {"small": 0.4, "fill_main": True}],
     "w-tinylfu": [{"window": 0.5, "protected": 0.5}],
     "lecar": [{"rate": 4.0, "history": 2.0}],
 }

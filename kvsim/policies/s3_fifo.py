@@ -10,14 +10,16 @@ most. Cost: O(log leaves) a leaf looked at. Adapted: only evictable leaves are
 looked at; if the queue whose turn it is has none, those of the other are. What
 one request inserted stands in one place of its queue, the least recently used
 leaf of it first; a leaf that moves takes along the blocks above it that stand
-there too with as many uses, for they stay because of it.
+there too with as many uses, for they stay because of it. With `fill_main`, as
+libCacheSim has it, newcomers enter the main queue once the small one is full,
+until something was evicted.
 """
 
-from kvsim.engine import QUEUE, Policy, new_state, order_of
+from kvsim.engine import EVICTED, QUEUE, Policy, new_state, order_of
 from kvsim.policies.ghosts import bury, claim_missing, drop, new_ghost, stretch, trim
 from kvsim.policies.segments import above, cut, newest
 
-SMALL, MOVES, SMALL_SHARE, GHOST_SHARE = range(4)
+SMALL, MOVES, SMALL_SHARE, GHOST_SHARE, FILL_MAIN = range(5)
 TALLY = 0  # of a node's blocks, those in the small queue
 MAIN, ENTERED, USES, SEEN = range(4)
 MOST_MOVES = 2**20  # that are told apart within a request
@@ -45,7 +47,8 @@ def on_request(state, cache, now, hit_blocks):
 
 def on_touch(state, cache, first, last, now):
     """Enter what was inserted: into the main queue what was remembered, the rest into the small."""
-    for level in range(first, last):
+    filling = state.scalars[FILL_MAIN] and cache.counts[EVICTED] == 0
+    for level in range(last - 1, first - 1, -1):  # root first, as blocks were inserted
         node = cache.path[level]
         run = newest(cache, node, now)
         if run >= 0:
@@ -56,9 +59,14 @@ def on_touch(state, cache, first, last, now):
             while start < cache.nodes[node].resident:
                 until = stretch(state.table, node, start)
                 end = min(abs(until), cache.nodes[node].resident)
+                to_main = until > 0
+                if not to_main and filling:
+                    room = int(state.scalars[SMALL_SHARE] - state.scalars[SMALL])
+                    to_main = room <= 0
+                    end = end if to_main else min(end, start + room)
                 part = run if end == cache.nodes[node].resident else cut(cache, state, run, end)
-                state.runs[part, MAIN] = until > 0
-                if until < 0:
+                state.runs[part, MAIN] = to_main
+                if not to_main:
                     state.scalars[SMALL] += end - start
                     state.nodes[node, TALLY] += end - start
                 start = end
@@ -108,12 +116,12 @@ def take(state, cache, node, blocks, now):
     return 0
 
 
-def setup(trace, capacity, seed, small, ghost):
+def setup(trace, capacity, seed, small, ghost, fill_main):
     """Return the queues' sizes, and where each run stands."""
     remembered = int(ghost * capacity)
     return new_state(
         trace,
-        scalars=[0.0, 0.0, int(small * capacity), remembered],
+        scalars=[0.0, 0.0, int(small * capacity), remembered, fill_main],
         nodes=1,
         runs=4,
         capacity=capacity,
@@ -132,5 +140,5 @@ POLICY = Policy(
     on_remove=on_remove,
     take=take,
     turn=turn,
-    parameters={"small": 0.1, "ghost": 0.9},
+    parameters={"small": 0.1, "ghost": 0.9, "fill_main": False},
 )
