@@ -166,8 +166,7 @@ def take(state, cache, node, blocks, now):
         admit(state, cache, contender, now)
         scalars[CONTENDER] = NOBODY
         scalars[MISPLACED] = contender
-        if scalars[WINDOW] > scalars[WINDOW_SHARE]:
-            blocks = min(blocks, 1)
+        blocks = min(blocks, 1)  # the next victim may be what was just let in
     if protected(state, cache, node, run):
         scalars[PROTECTED] -= blocks
         state.nodes[node, TALLY] -= blocks
