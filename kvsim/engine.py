@@ -58,7 +58,7 @@ REQUEST = np.dtype(
 ENTRY = np.dtype([("key", "f8"), ("recency", "i8"), ("stamp", "i8"), ("node", "i4")], align=True)
 
 # Entries of Cache.counts; from ENTRIES on one a queue.
-USED, INSERTED, EVICTED, EXPIRED, STAMP, FREE_RUN, RUNS, ENTRIES = range(8)
+USED, INSERTED, EVICTED, EXPIRED, STAMP, FREE_RUN, RUNS, STEADY, ENTRIES = range(9)
 QUEUES = 4  # that a policy may keep
 QUEUE = 2.0**48  # a rank from i * QUEUE on belongs to queue i
 RERANK = {"touch": 0, "request": 1, "eviction": 2}
@@ -178,36 +178,24 @@ RULES_TYPE = types.NamedTuple(
     + (types.int64,),
     Rules,
 )
-# Of the loop that ranks all leaves, which is compiled with a policy's `rank` in it.
-RANK_ALL = types.void(STATE_TYPE, CACHE_TYPE, from_dtype(ENTRY)[::1], types.int64, types.int64)
-HOOK_TYPES = [types.FunctionType(signature) for signature in (*SIGNATURES, RANK_ALL)]
-
-
-def by_recency(state, cache, node, now):  # type: ignore[no-untyped-def]
-    """Rank all alike, so that the least recently used goes first."""
-    return 0.0
-
-
-def no_request(state, cache, now, hit_blocks):  # type: ignore[no-untyped-def]
-    """Do nothing before a request makes room."""
-
-
-def no_touch(state, cache, first, last, now):  # type: ignore[no-untyped-def]
-    """Do nothing when nodes are touched."""
-
-
-def no_removal(state, cache, node, blocks, now, expired):  # type: ignore[no-untyped-def]
-    """Do nothing when blocks leave."""
-
-
-def take_all(state, cache, node, blocks, now):  # type: ignore[no-untyped-def]
-    """Let the victim's blocks go."""
-    return blocks
-
-
-def one_queue(state, cache, now):  # type: ignore[no-untyped-def]
-    """Take victims from the only queue."""
-    return 0
+HOOK_TYPES = [types.FunctionType(signature) for signature in SIGNATURES]
+HEAP_TYPE = from_dtype(ENTRY)[:, ::1]
+# Of `_rank_all_with`, which is compiled with a policy's `rank` in it, and of `_best_of_oldest`.
+# Most runs need neither, so the loop takes them by pointer and is compiled without them.
+RANK_ALL = types.void(STATE_TYPE, CACHE_TYPE, HEAP_TYPE, types.int64)
+CHOOSE = types.int64(
+    STATE_TYPE,
+    CACHE_TYPE,
+    HEAP_TYPE,
+    HOOK_TYPES[0],
+    types.int64,
+    RULES_TYPE,
+    types.int64,
+    types.int64,
+)
+# Parts of compiled functions, which Python does not call.
+INNER: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "_nrt": False}
+part = njit(**INNER)
 
 
 def new_state(
@@ -267,27 +255,29 @@ class Policy:
         The rule in one sentence.
     source : str
         Publication or code the rule comes from.
-    rank : function ``(state, cache, node, now) -> float``
+    rank : function ``(state, cache, node, now) -> float``, optional
         Compiled by the engine, as the hooks are. Rank of the node's deepest resident
         block; the smallest is evicted first, ties go to the least recently used.
+        None ranks all alike.
     setup : function ``(trace, capacity, seed, **parameters) -> State``
         Allocate the state, see `new_state`.
-    on_request : function ``(state, cache, now, hit_blocks)``
+    on_request : function ``(state, cache, now, hit_blocks)``, optional
         Called after look-up, before room is made.
-    on_touch : function ``(state, cache, first, last, now)``
+    on_touch : function ``(state, cache, first, last, now)``, optional
         Called after insertion: ``cache.path[first:last]`` are touched nodes, deepest first.
-    on_remove : function ``(state, cache, node, blocks, now, expired)``
+    on_remove : function ``(state, cache, node, blocks, now, expired)``, optional
         Called after `blocks` blocks left the node's end.
-    take : function ``(state, cache, node, blocks, now) -> int``
+    take : function ``(state, cache, node, blocks, now) -> int``, optional
         Called before `blocks` blocks of the victim's newest run go; returns how many do go.
         None spares the victim, which must have changed its rank or the next answer.
-    turn : function ``(state, cache, now) -> int``
+    turn : function ``(state, cache, now) -> int``, optional
         Asked before each victim where ranks name queues: a rank from ``i * QUEUE`` on belongs
         to queue i. Returns the order of the queues, see `order_of`; the first that has an
         evictable leaf gives it up. So ranks need not change when turns do.
     rerank : {"touch", "request", "eviction"}
         When ranks change: only if the node is touched, with every request,
-        or with every eviction.
+        or with every eviction. While a policy sets ``cache.counts[STEADY]`` to 1,
+        requests change none.
     uniform : bool
         Whether a run's blocks keep their place in the order while its tail
         goes, so that the run may be evicted in one piece.
@@ -305,13 +295,13 @@ class Policy:
     name: str
     summary: str
     source: str
-    rank: Callable[..., float] = by_recency
+    rank: Callable[..., float] | None = None
     setup: Callable[..., State] = no_state
-    on_request: Callable[..., None] = no_request
-    on_touch: Callable[..., None] = no_touch
-    on_remove: Callable[..., None] = no_removal
-    take: Callable[..., int] = take_all
-    turn: Callable[..., int] = one_queue
+    on_request: Callable[..., None] | None = None
+    on_touch: Callable[..., None] | None = None
+    on_remove: Callable[..., None] | None = None
+    take: Callable[..., int] | None = None
+    turn: Callable[..., int] | None = None
     rerank: Literal["touch", "request", "eviction"] = "touch"
     uniform: bool = True
     hit_cap: Literal["engine"] | None = None
@@ -452,19 +442,21 @@ def replay(
         root_oldest=switches.touch_order == "root-oldest",
         set_hits=switches.hits == "set",
         deepest_only=switches.touch == "deepest",
-        candidates=switches.candidates,
-        rerank=RERANK[policy.rerank],
+        candidates=switches.candidates if policy.rank else 0,
+        rerank=0 if switches.candidates else RERANK[policy.rerank],
         uniform=policy.uniform,
         ttl=np.inf if ttl is None else float(ttl),
-        ranks=policy.rank is not by_recency,
-        tells_request=policy.on_request is not no_request,
-        tells_touch=policy.on_touch is not no_touch,
-        tells_removal=policy.on_remove is not no_removal,
-        takes=policy.take is not take_all,
-        queues=1 if policy.turn is one_queue else QUEUES,
+        ranks=policy.rank is not None,
+        tells_request=policy.on_request is not None,
+        tells_touch=policy.on_touch is not None,
+        tells_removal=policy.on_remove is not None,
+        takes=policy.take is not None,
+        queues=QUEUES if policy.turn else 1,
     )
+    # Beyond 2 m entries stale ones are dropped; one request adds at most 2 m.
+    heap = np.empty((rules.queues, 4 * len(cache.nodes) + 32), dtype=ENTRY)
     hits = np.zeros((2, trace.requests), dtype=np.int64)
-    _loop()(cache, state, *compiled(policy), rules, hits)
+    _loop()(cache, state, *compiled(policy, rules.candidates > 1), rules, heap, hits)
     flow = {
         "inserted_blocks": int(cache.counts[INSERTED]),
         "evicted_blocks": int(cache.counts[EVICTED]),
@@ -479,35 +471,60 @@ def order_of(*queues: int) -> int:
 
 
 @cache
-def compiled(policy: Policy) -> tuple[Any, ...]:
+def compiled(policy: Policy, sampled: bool) -> tuple[Any, ...]:
     """Compile a policy's functions; the loop that calls them is compiled once for all."""
     functions = Hooks(*(getattr(policy, name) for name in Hooks._fields))
-    hooks = [
-        njit(signature, cache=True)(function)
-        for signature, function in zip(SIGNATURES, functions, strict=True)
-    ]
-    rank_all = _rank_none if policy.rerank == "touch" else _rank_all_with(hooks[0])
-    return (*hooks, njit(RANK_ALL, cache=policy.rerank == "touch")(rank_all))
+    hooks = [_pointed(*pair) for pair in zip(SIGNATURES, functions, strict=True)]
+    ranks = not sampled and policy.rerank != "touch"
+    rank_all = _pointed(RANK_ALL, _rank_all_with(hooks[0]) if ranks else None)
+    return (*hooks, rank_all, _pointed(CHOOSE, _best_of_oldest if sampled else None))
 
 
-def _rank_none(state, cache, leaves, count, now):  # type: ignore[no-untyped-def]
-    """Stand in where ranks change only with a touch."""
+def _pointed(signature: Any, function: Callable[..., Any] | None) -> Any:
+    """Compile a function that the loop calls by pointer; None stands for one it never calls."""
+    if function is None:
+        return Uncalled(signature)
+    closed = function.__closure__ is not None  # over another compiled one: not for the disk
+    options: dict[str, Any] = {"cache": not closed, "no_cpython_wrapper": True}
+    return njit(signature, **options)(function)
+
+
+class Uncalled(types.WrapperAddressProtocol):
+    """A pointer of the given signature to nowhere."""
+
+    def __init__(self, signature: Any) -> None:
+        self.given = signature
+
+    def signature(self) -> Any:
+        """Return the signature."""
+        return self.given
+
+    def __wrapper_address__(self) -> int:
+        """Return the address: not 0, which Numba refuses, but no code either."""
+        return 1
 
 
 def _rank_all_with(rank: Callable[..., float]) -> Callable[..., None]:
     # A call through a pointer costs ten times the rank of most policies.
-    def rank_all(state, cache, leaves, count, now):  # type: ignore[no-untyped-def]
-        for i in range(count):
+    def rank_all(state, cache, heap, now):  # type: ignore[no-untyped-def]
+        leaves, counts = heap[0], cache.counts
+        _drop_stale(cache.nodes, cache.flat, leaves, counts, np.int64(0))
+        for i in range(counts[ENTRIES]):
             leaves[i].key = rank(state, cache, np.int64(leaves[i].node), now)
+        _heapify(leaves, counts[ENTRIES])
 
     return rank_all
 
 
 @lru_cache(maxsize=1)
 def _loop() -> Callable[..., None]:
+    pointers = [types.FunctionType(signature) for signature in (RANK_ALL, CHOOSE)]
     hits = types.int64[:, ::1]
-    signature = types.void(CACHE_TYPE, STATE_TYPE, *HOOK_TYPES, RULES_TYPE, hits)
-    return njit(signature, cache=True, nogil=True)(_replay)  # type: ignore[no-any-return]
+    signature = types.void(
+        CACHE_TYPE, STATE_TYPE, *HOOK_TYPES, *pointers, RULES_TYPE, HEAP_TYPE, hits
+    )
+    options = {**INNER, "no_cpython_wrapper": False}
+    return njit(signature, cache=True, nogil=True, **options)(_replay)  # type: ignore[no-any-return]
 
 
 def counted(
@@ -546,74 +563,84 @@ def _new_cache(trace: Trace, capacity: int, flat: bool) -> Cache:
     runs = np.empty(most_runs(trace, capacity), dtype=RUN)
     counts = np.zeros(ENTRIES + QUEUES, dtype=np.int64)
     counts[FREE_RUN] = -1
-    levels = np.zeros(len(nodes) + 1, dtype=np.int32)
-    _count_levels(levels, trace.tree.parent)
     return Cache(
         nodes=nodes,
         runs=runs,
         requests=requests,
         counts=counts,
-        path=np.empty(int(levels.max()) + 1, dtype=np.int32),
+        path=np.empty(int(trace.chain_blocks.max(initial=0)), dtype=np.int32),
         capacity=capacity,
         block_size=trace.block_size,
         flat=flat,
     )
 
 
-@njit(cache=True)
-def _count_levels(levels, parent):
-    for node in range(len(parent)):
-        levels[node] = 1 + (levels[parent[node]] if parent[node] >= 0 else 0)
-
-
-def _replay(cache, state, rank, on_request, on_touch, on_remove, take, turn, rank_all, rules, hits):
+def _replay(
+    cache,
+    state,
+    rank,
+    on_request,
+    on_touch,
+    on_remove,
+    take,
+    turn,
+    rank_all,
+    choose,
+    rules,
+    heap,
+    hits,
+):
     # One function, with its parts inlined: a call that passes arrays costs more than its work.
     nodes, runs, requests, counts = cache.nodes, cache.runs, cache.requests, cache.counts
     path, capacity, block_size = cache.path, cache.capacity, cache.block_size
-    # Beyond 2 m entries stale ones are dropped; one request adds at most 2 m.
-    heap = np.empty((rules.queues, 4 * len(nodes) + 32), dtype=ENTRY)
     # Sampled candidates stand in one queue, in order of recency.
     queues = 1 if rules.candidates > 0 else rules.queues
     oldest = 0  # first request whose blocks may not have expired yet
     for now in range(len(requests)):
+        request = requests[now]
         # 1. Expire.
-        while requests[now].arrival - requests[oldest].arrival > rules.ttl:
+        while request.arrival - requests[oldest].arrival > rules.ttl:
             node = np.int64(requests[oldest].terminal)
             while node >= 0:
-                if nodes[node].resident > 0 and nodes[node].last == oldest:
-                    blocks = np.int64(nodes[node].resident)
-                    _remove(nodes, runs, counts, node, blocks, EXPIRED)
+                block = nodes[node]
+                above = np.int64(block.parent)
+                if block.resident > 0 and block.last == oldest:
+                    blocks = np.int64(block.resident)
+                    _remove(nodes, runs, counts, block, blocks, EXPIRED)
                     if rules.tells_removal:
                         on_remove(state, cache, node, blocks, now, True)
-                    _offer(cache, nodes, counts, heap, state, rank, rules, nodes[node].parent, now)
-                node = np.int64(nodes[node].parent)
+                    if above >= 0:
+                        _offer(cache, nodes, counts, heap, state, rank, rules, above, now)
+                node = above
             oldest += 1
         # 2. Look up; 3. pin.
         levels = 0
         missing = 0
-        node = np.int64(requests[now].terminal)
+        node = np.int64(request.terminal)
         reached = node  # deepest node that the resident prefix reaches into
         while node >= 0:
-            absent = nodes[node].length - nodes[node].resident
+            block = nodes[node]
+            absent = block.length - block.resident
             path[levels] = node
             levels += 1
-            nodes[node].pinned = now
+            block.pinned = now
             missing += absent
             if absent > 0:
                 reached = node
             elif rules.set_hits and rules.pinning:
                 hits[0, now] += 1
-                hits[1, now] += nodes[node].tail_tokens
-            node = np.int64(nodes[node].parent)
+                hits[1, now] += block.tail_tokens
+            node = np.int64(block.parent)
         leading = np.int64(0)  # blocks of the resident prefix
         if reached >= 0:
-            resident = np.int64(nodes[reached].resident)
-            leading = nodes[reached].depth + resident
+            block = nodes[reached]
+            resident = np.int64(block.resident)
+            leading = block.depth + resident
             if not rules.set_hits:
                 hits[0, now] = leading
-                hits[1, now] = nodes[reached].tokens_above + resident * block_size
-                if resident == nodes[reached].length:
-                    hits[1, now] += nodes[reached].tail_tokens - block_size
+                hits[1, now] = block.tokens_above + resident * block_size
+                if resident == block.length:
+                    hits[1, now] += block.tail_tokens - block_size
         if rules.tells_request:
             on_request(state, cache, now, leading)
         # With pins the whole path is one group. Without, each level is one, visited twice:
@@ -625,19 +652,20 @@ def _replay(cache, state, rank, on_request, on_touch, on_remove, take, turn, ran
                 inserting = visit >= levels
                 first = 2 * levels - 1 - visit if inserting else visit
                 last = first + 1
-                missing = 1 - nodes[path[first]].resident
+                block = nodes[path[first]]
+                missing = 1 - block.resident
                 if inserting and missing == 0 and rules.set_hits:
                     hits[0, now] += 1
-                    hits[1, now] += nodes[path[first]].tail_tokens
+                    hits[1, now] += block.tail_tokens
                 if inserting != (missing == 1) or (
                     not inserting and rules.deepest_only and first > 0
                 ):
                     continue
             # 4. Make room.
-            rerank = missing > capacity - counts[USED] and rules.rerank > 0
+            rerank = missing > capacity - counts[USED] and rules.rerank > counts[STEADY]
             while missing > capacity - counts[USED]:
                 if rerank:
-                    _rank_anew(cache, heap, state, rank_all, rules, now)
+                    rank_all(state, cache, heap, now)
                     rerank = rules.rerank == 2
                 order = turn(state, cache, now) if rules.queues > 1 else 0
                 victim = np.int64(-1)
@@ -645,48 +673,49 @@ def _replay(cache, state, rank, on_request, on_touch, on_remove, take, turn, ran
                     queue = order >> 2 * position & 3 if queues > 1 else 0
                     while counts[ENTRIES + queue] > 0 and victim < 0:
                         node, stamp = _pop(heap, counts, queue)
-                        if _evictable(nodes, rules, node, stamp, now):
+                        if _evictable(nodes[node], rules, stamp, now):
                             victim = node
                 if victim < 0:
                     break
                 if rules.candidates > 1:
-                    victim = _best_of_oldest(cache, heap, state, rank, order, rules, victim, now)
+                    victim = choose(state, cache, heap, rank, order, rules, victim, now)
+                block = nodes[victim]
                 blocks = np.int64(1)
                 if rules.uniform:
-                    blocks = min(
-                        missing - capacity + counts[USED],
-                        nodes[victim].resident - runs[nodes[victim].run].start,
-                    )
+                    run = block.resident - runs[block.run].start
+                    blocks = min(missing - capacity + counts[USED], run)
                 if rules.takes:
                     blocks = take(state, cache, victim, blocks, now)
                 if blocks > 0:
-                    _remove(nodes, runs, counts, victim, blocks, EVICTED)
+                    _remove(nodes, runs, counts, block, blocks, EVICTED)
                     if rules.tells_removal:
                         on_remove(state, cache, victim, blocks, now, False)
-                if nodes[victim].resident == 0:
-                    victim = np.int64(nodes[victim].parent)
-                _offer(cache, nodes, counts, heap, state, rank, rules, victim, now)
+                if block.resident == 0:
+                    victim = np.int64(block.parent)
+                if victim >= 0:
+                    _offer(cache, nodes, counts, heap, state, rank, rules, victim, now)
             # 5. Insert, root first, as many as fit.
             room = min(missing, capacity - counts[USED])
             level = last - 1
             while room > 0 and level >= first:
                 node = np.int64(path[level])
-                blocks = min(room, nodes[node].length - nodes[node].resident)
+                block = nodes[node]
+                blocks = min(room, block.length - block.resident)
                 if blocks > 0:
-                    _insert(nodes, runs, counts, node, blocks, now)
+                    _insert(nodes, runs, counts, block, blocks, now)
                     room -= blocks
                 level -= 1
             # 6. Touch.
             start = first
             for level in range(first, last):
-                node = np.int64(path[level])
-                if rules.deepest_only and level > 0 and not _new(nodes, runs, node, now):
+                block = nodes[path[level]]
+                if rules.deepest_only and level > 0 and not _new(runs, block, now):
                     if rules.tells_touch and start < level:
                         on_touch(state, cache, start, level, now)
                     start = level + 1
                 else:
-                    nodes[node].last = now
-                    nodes[node].uses += 1
+                    block.last = now
+                    block.uses += 1
             if rules.tells_touch and start < last:
                 on_touch(state, cache, start, last, now)
             # 7. Unpin.
@@ -698,89 +727,90 @@ def _replay(cache, state, rank, on_request, on_touch, on_remove, take, turn, ran
                         break  # the nodes above have a resident child
         for queue in range(queues):
             if counts[ENTRIES + queue] > 2 * len(nodes) + 16:
-                _drop_stale(nodes, rules, heap[queue], counts, queue)
+                _drop_stale(nodes, rules.flat, heap[queue], counts, queue)
                 _heapify(heap[queue], counts[ENTRIES + queue])
 
 
 @njit(inline="always")
-def _remove(nodes, runs, counts, node, blocks, cause):
+def _remove(nodes, runs, counts, block, blocks, cause):
     """Take blocks off a node's end, and the runs that they made up."""
-    nodes[node].resident -= blocks
+    block.resident -= blocks
     counts[USED] -= blocks
     counts[cause] += blocks
-    run = np.int64(nodes[node].run)
-    while run >= 0 and runs[run].start >= nodes[node].resident:
+    run = np.int64(block.run)
+    while run >= 0 and runs[run].start >= block.resident:
         below = np.int64(runs[run].below)
         runs[run].below = counts[FREE_RUN]
         counts[FREE_RUN] = run
         run = below
-    nodes[node].run = run
-    if nodes[node].resident == 0 and nodes[node].parent >= 0:
-        nodes[nodes[node].parent].children -= 1
+    block.run = run
+    if block.resident == 0 and block.parent >= 0:
+        nodes[block.parent].children -= 1
 
 
 @njit(inline="always")
-def _insert(nodes, runs, counts, node, blocks, now):
+def _insert(nodes, runs, counts, block, blocks, now):
     """Append absent blocks to a node's resident ones as a new run."""
-    run = counts[FREE_RUN]
-    if run < 0:
-        run = counts[RUNS]
+    free = counts[FREE_RUN]
+    if free < 0:
+        free = counts[RUNS]
         counts[RUNS] += 1
     else:
-        counts[FREE_RUN] = runs[run].below
-    runs[run].start = nodes[node].resident
-    runs[run].birth = now
-    runs[run].uses = nodes[node].uses
-    runs[run].below = nodes[node].run
-    nodes[node].run = run
-    if nodes[node].resident == 0 and nodes[node].parent >= 0:
-        nodes[nodes[node].parent].children += 1
-    nodes[node].resident += blocks
+        counts[FREE_RUN] = runs[free].below
+    run = runs[free]
+    run.start = block.resident
+    run.birth = now
+    run.uses = block.uses
+    run.below = block.run
+    block.run = free
+    if block.resident == 0 and block.parent >= 0:
+        nodes[block.parent].children += 1
+    block.resident += blocks
     counts[USED] += blocks
     counts[INSERTED] += blocks
 
 
 @njit(inline="always")
-def _new(nodes, runs, node, now):
-    return nodes[node].run >= 0 and runs[nodes[node].run].birth == now
+def _new(runs, block, now):
+    return block.run >= 0 and runs[block.run].birth == now
 
 
 @njit(inline="always")
-def _leaf(nodes, rules, node):
-    return nodes[node].resident > 0 and (rules.flat or nodes[node].children == 0)
+def _leaf(block, flat):
+    return block.resident > 0 and (flat or block.children == 0)
 
 
 @njit(inline="always")
-def _evictable(nodes, rules, node, stamp, now):
-    pinned = rules.pinning and nodes[node].pinned == now
-    return nodes[node].stamp == stamp and not pinned and _leaf(nodes, rules, node)
+def _evictable(block, rules, stamp, now):
+    pinned = rules.pinning and block.pinned == now
+    return block.stamp == stamp and not pinned and _leaf(block, rules.flat)
 
 
 @njit(inline="always")
-def _recency(nodes, rules, node):
+def _recency(block, rules):
     """Return when a node's deepest resident block was used: request, then depth."""
-    depth = np.int64(nodes[node].depth) + nodes[node].resident - 1
+    depth = np.int64(block.depth) + block.resident - 1
     if not rules.root_oldest:
         depth = (np.int64(1) << 31) - 1 - depth
-    return (np.int64(nodes[node].last) << 31) | depth
+    return (np.int64(block.last) << 31) | depth
 
 
 @njit(inline="always")
 def _offer(cache, nodes, counts, heap, state, rank, rules, node, now):
     """Enter a node into the heap if it is a leaf; its older entry becomes stale."""
-    if node >= 0 and _leaf(nodes, rules, node):
+    block = nodes[node]
+    if _leaf(block, rules.flat):
         counts[STAMP] += 1
-        nodes[node].stamp = counts[STAMP]
+        block.stamp = counts[STAMP]
         key = 0.0
         # With sampled candidates the heap is in order of recency; ranks come at eviction.
         if rules.ranks and rules.candidates == 0:
             key = rank(state, cache, np.int64(node), now)
         queue = np.int64(key / QUEUE) if rules.queues > 1 else 0
-        recency = _recency(nodes, rules, node)
-        _push(heap, counts, queue, key, recency, counts[STAMP], np.int64(node))
+        _push(heap, counts, queue, key, _recency(block, rules), counts[STAMP], np.int64(node))
 
 
-@njit
+@part
 def _push(heap, counts, queue, key, recency, stamp, node):
     """Add an entry; the smallest (key, recency) of a queue is on top."""
     entries = heap[queue]
@@ -793,13 +823,18 @@ def _push(heap, counts, queue, key, recency, stamp, node):
             break
         entries[i] = above
         i = up
-    entries[i].key = key
-    entries[i].recency = recency
-    entries[i].stamp = stamp
-    entries[i].node = node
+    _fill(entries[i], key, recency, stamp, node)
 
 
-@njit
+@njit(inline="always")
+def _fill(entry, key, recency, stamp, node):
+    entry.key = key
+    entry.recency = recency
+    entry.stamp = stamp
+    entry.node = node
+
+
+@part
 def _pop(heap, counts, queue):
     """Take the top entry of a queue off; return its (node, stamp)."""
     entries = heap[queue]
@@ -810,60 +845,46 @@ def _pop(heap, counts, queue):
     return node, stamp
 
 
-@njit
+@part
 def _sift_down(heap, i, moving, size):
     """Place the entry at `moving` at `i` or below, in a heap of `size` entries."""
-    key, recency = heap[moving].key, heap[moving].recency
-    stamp, node = heap[moving].stamp, heap[moving].node
+    entry = heap[moving]
+    key, recency, stamp, node = entry.key, entry.recency, entry.stamp, entry.node
     while True:
         child = 2 * i + 1
         if child >= size:
             break
-        other = child + 1
-        if other < size and (
-            heap[other].key < heap[child].key
-            or (heap[other].key == heap[child].key and heap[other].recency < heap[child].recency)
-        ):
-            child = other
-        if not (
-            heap[child].key < key or (heap[child].key == key and heap[child].recency < recency)
-        ):
+        least = heap[child]
+        if child + 1 < size:
+            other = heap[child + 1]
+            if other.key < least.key or (other.key == least.key and other.recency < least.recency):
+                child, least = child + 1, other
+        if not (least.key < key or (least.key == key and least.recency < recency)):
             break
-        heap[i] = heap[child]
+        heap[i] = least
         i = child
-    heap[i].key = key
-    heap[i].recency = recency
-    heap[i].stamp = stamp
-    heap[i].node = node
+    _fill(heap[i], key, recency, stamp, node)
 
 
-@njit
-def _drop_stale(nodes, rules, heap, counts, queue):
+@part
+def _drop_stale(nodes, flat, heap, counts, queue):
+    """Take the entries out that are not a leaf's newest."""
     kept = np.int64(0)
     for i in range(counts[ENTRIES + queue]):
-        if nodes[heap[i].node].stamp == heap[i].stamp and _leaf(nodes, rules, heap[i].node):
+        block = nodes[heap[i].node]
+        if block.stamp == heap[i].stamp and _leaf(block, flat):
             heap[kept] = heap[i]
             kept += 1
     counts[ENTRIES + queue] = kept
 
 
-@njit
+@part
 def _heapify(heap, size):
     for i in range(size // 2 - 1, -1, -1):
         _sift_down(heap, i, i, size)
 
 
-@njit
-def _rank_anew(cache, heap, state, rank_all, rules, now):
-    """Give every leaf its present rank; stale entries have none."""
-    leaves = heap[0]
-    _drop_stale(cache.nodes, rules, leaves, cache.counts, 0)
-    if rules.candidates == 0:
-        rank_all(state, cache, leaves, cache.counts[ENTRIES], now)
-    _heapify(leaves, cache.counts[ENTRIES])
-
-
-@njit
+@part
 def _in_turn(key, order, rules):
     """Return a rank that compares as queues take turns."""
     if rules.queues == 1:
@@ -875,8 +896,7 @@ def _in_turn(key, order, rules):
     return key + (position - queue) * QUEUE
 
 
-@njit
-def _best_of_oldest(cache, heap, state, rank, order, rules, node, now):
+def _best_of_oldest(state, cache, heap, rank, order, rules, node, now):
     """Return the best of the k least recently used leaves, `node` the first of them."""
     nodes, counts = cache.nodes, cache.counts
     best = node
@@ -885,7 +905,7 @@ def _best_of_oldest(cache, heap, state, rank, order, rules, node, now):
     drawn = 1
     while drawn < rules.candidates and counts[ENTRIES] > 0:
         node, stamp = _pop(heap, counts, 0)
-        if not _evictable(nodes, rules, node, stamp, now):
+        if not _evictable(nodes[node], rules, stamp, now):
             continue
         drawn += 1
         key = _in_turn(rank(state, cache, node, now), order, rules)
@@ -896,5 +916,5 @@ def _best_of_oldest(cache, heap, state, rank, order, rules, node, now):
         if node != best:
             counts[STAMP] += 1
             nodes[node].stamp = counts[STAMP]
-            _push(heap, counts, 0, 0.0, _recency(nodes, rules, node), counts[STAMP], node)
+            _push(heap, counts, 0, 0.0, _recency(nodes[node], rules), counts[STAMP], node)
     return best

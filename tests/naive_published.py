@@ -257,10 +257,11 @@ class TLRU(Policy):
 
 
 class RLT(Policy):
-    """The mark, then a number drawn at insertion."""
+    """The mark, then a number drawn at insertion, one a step."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, block_size: int, step: int = 1024) -> None:
         self.seed = seed
+        self.step = max(step // block_size, 1)
         self.phase = 0
 
     def on_request(self, chain: Sequence[Block], hits: int) -> None:
@@ -269,7 +270,7 @@ class RLT(Policy):
             self.phase = self.cache.now
 
     def rank(self, block: Block) -> tuple[bool, int]:
-        z = mix(mix(self.seed, block.inserted + 1), block.depth + 1)
+        z = mix(mix(self.seed, block.inserted + 1), block.depth // self.step + 1)
         return block.last >= self.phase, z >> 12
 
 
@@ -467,7 +468,7 @@ PUBLISHED: dict[str, Callable[..., Policy]] = {
     "length-aware": lambda requests, seed, **parameters: LengthAware(BLOCK_SIZE, **parameters),
     "pgdsf": lambda requests, seed, **parameters: PGDSF(BLOCK_SIZE, **parameters),
     "t-lru": lambda requests, seed, **parameters: TLRU(BLOCK_SIZE, **parameters),
-    "rlt": lambda requests, seed: RLT(seed),
+    "rlt": lambda requests, seed, **parameters: RLT(seed, BLOCK_SIZE, **parameters),
     "wa": lambda requests, seed, **parameters: WA(**parameters),
     "unicache": lambda requests, seed, **parameters: UniCache(**parameters),
     "marconi": lambda requests, seed, **parameters: Marconi(BLOCK_SIZE, **parameters),
@@ -480,6 +481,7 @@ EAGER = {"period": 4, "warmup": 1.0, "margin": -1e9, "factor": -1e9}
 PUBLISHED_VARIANTS: dict[str, list[dict[str, Any]]] = {
     "liveness": [EAGER, {**EAGER, "margin": 0.0, "factor": 1.0, "prior": 0.1}],
     "length-aware": [{"step": 1}, {"step": 12}],
+    "rlt": [{"step": 1}, {"step": 12}],
     "pgdsf": [{"knee": 8.0}],
     "t-lru": [{"ahead": 2.0, "budget": 8.0}, {"ahead": 0.0, "budget": 16.0}],
     "wa": [{"window": 5.0, "prior": 3.0}],

@@ -1,6 +1,15 @@
 """The book's experiments: one file an experiment and one line in `EXPERIMENTS`."""
 
-from kvsim.experiments import ablation, belady, characterize, compare, gap, ttl, validate
+from kvsim.experiments import (
+    ablation,
+    belady,
+    characterize,
+    compare,
+    gap,
+    liveness,
+    ttl,
+    validate,
+)
 from kvsim.experiments.store import Experiment
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -11,4 +20,5 @@ EXPERIMENTS: dict[str, Experiment] = {
     "ttl": ttl.EXPERIMENT,
     "belady": belady.EXPERIMENT,
     "compare": compare.EXPERIMENT,
+    "liveness": liveness.EXPERIMENT,
 }

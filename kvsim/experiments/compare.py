@@ -25,6 +25,7 @@ from kvsim.engine import Result
 from kvsim.experiments.store import Experiment, Tables
 from kvsim.policies import LEFT_OUT, POLICIES
 from kvsim.sweep import arrange, simulate
+from kvsim.terminal import Meter
 from kvsim.trace import Trace
 
 SEEDS = (0, 1, 2, 3, 4)
@@ -73,13 +74,14 @@ def tables(
     jobs = [(seed, size) for seed in used for size in sizes]
     left = [job for job in jobs if job not in store.rows]
     arranged = {seed: arrange(trace, window, seed) for seed in {seed for seed, _ in left}}
-    with ThreadPoolExecutor(cpu_count()) as pool:
+    with ThreadPoolExecutor(cpu_count()) as pool, Meter() as meter:
         running = {
             pool.submit(_compare, arranged[seed], names, size, seed, draws): (seed, size)
             for seed, size in left
         }
-        for ready in as_completed(running):
+        for done, ready in enumerate(as_completed(running), 1):
             store.keep(running[ready], ready.result())
+            meter("capacities and seeds", done, len(left))
     rows = pd.DataFrame([row for job in jobs for row in store.rows[job]])
     order = {name: place for place, name in enumerate(names)}
     rows = rows.sort_values(
@@ -389,7 +391,6 @@ EXPERIMENT = Experiment(
     "Every policy beside LRU and the optimum",
     tables,
     text,
-    parameters={"weka": {"seeds": (0,)}},
     part={
         "weka": {"seeds": [0], "capacities": [177_593]},
         "sample": {"seeds": [0], "capacities": [2_859, 12_127]},

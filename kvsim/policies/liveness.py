@@ -35,7 +35,7 @@ O(leaves) a request that evicts.
 import numpy as np
 from numba import njit
 
-from kvsim.engine import Policy, new_state
+from kvsim.engine import STEADY, Policy, new_state
 
 BINS, FIRST, GROWTH = 64, 0.25, 1.3  # ages: the first bin is FIRST seconds long
 WIDTHS = np.diff(FIRST * GROWTH ** np.arange(BINS), prepend=0.0)
@@ -46,7 +46,7 @@ PRIOR = (0.12, 0.02)  # hazard a bin, of blocks not passed and passed
 
 # Scalars; the parameters come first.
 WEIGHT, GROUPS, PERIOD, MEMORY, MARGIN, FACTOR, WARMUP = range(7)
-NEXT, BLOCKS, REQUESTS, LOOKS, RULES = range(7, 12)
+NEXT, BLOCKS, REQUESTS, LOOKS, RULES, RULED = range(7, 13)
 # Columns of a node; START is when its age began to count, CHILD goes on the latest chain.
 SEEN, LAST, START, CLASS, MEAN, CHILD = range(6)
 # Rows of the table: one a class, then single ones.
@@ -239,11 +239,13 @@ def on_request(state, cache, now, hit_blocks):
     if now >= scalars[NEXT]:
         look(state, cache, time)
         scalars[NEXT] = now + scalars[PERIOD]
+        scalars[RULED] = max(scalars[RULED], scalars[RULES])
+    cache.counts[STEADY] = scalars[RULED] == 0  # LRU so far: all ranks are 0
 
 
 def setup(trace, capacity, seed, weight, prior, period, memory, margin, factor, warmup):
     """Return parameters, nodes, and the table in place of the sessions."""
-    scalars = [weight, prior, period, memory, margin, factor, warmup, *[0.0] * 5]
+    scalars = [weight, prior, period, memory, margin, factor, warmup, *[0.0] * 6]
     state = new_state(trace, scalars=scalars, nodes=6)
     state.nodes[:, CHILD] = -1
     table = np.zeros((ROWS, LEVELS))

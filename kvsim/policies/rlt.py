@@ -1,12 +1,13 @@
-"""RLT: drop the last block of a random leaf that no request of this phase used.
+"""RLT: drop the last tokens of a random leaf that no request of this phase used.
 
 Source: 2601.18999 (randomised leaf tokens; O(log n)-competitive, by our reading of a
 secondary source). A request marks its blocks. While room is wanted, a leaf drawn among the
-unmarked loses its last block. When marks fill the cache a new phase starts without marks.
+unmarked loses its last tokens. When marks fill the cache a new phase starts without marks.
 
-Cost: O(leaves) a request that evicts, O(log leaves) a block evicted. Adapted: a block draws
-a number once, when it is inserted, and the leaf with the smallest goes, where the paper
-draws a leaf anew each time; should only marked leaves be left, they are drawn from.
+Parameters: `step` in tokens. Cost: O(leaves) a request that evicts, O(log leaves) a step
+evicted. Adapted: blocks inserted together that stand in one step of their chain draw a
+number once, then, and the leaf with the smallest goes, where the paper draws a leaf anew
+for each token; should only marked leaves be left, they are drawn from.
 """
 
 import numpy as np
@@ -21,7 +22,7 @@ def rank(state, cache, node, now):
     """Rank by the mark, then by the number drawn."""
     block = cache.nodes[node]
     z = mix(np.uint64(state.scalars[SEED]), np.uint64(cache.runs[block.run].birth + 1))
-    z = mix(z, np.uint64(block.depth + block.resident))
+    z = mix(z, np.uint64((block.depth + block.resident - 1) // state.table[0] + 1))
     marked = 1.0 if block.last >= state.scalars[PHASE] else 0.0
     return marked + float(z >> np.uint64(12)) * 2.0**-52
 
@@ -54,22 +55,30 @@ def on_remove(state, cache, node, blocks, now, expired):
         state.scalars[MARKED] -= blocks
 
 
-def setup(trace, capacity, seed):
-    """Return the phase, and the last use of each node."""
-    state = new_state(trace, scalars=[seed, 0.0, 0.0], nodes=1)
+def take(state, cache, node, blocks, now):
+    """Let go what stands in one step."""
+    block = cache.nodes[node]
+    return min(blocks, 1 + (block.depth + block.resident - 1) % state.table[0])
+
+
+def setup(trace, capacity, seed, step):
+    """Return the phase, the last use of each node, and the step in blocks."""
+    table = np.array([max(int(step) // trace.block_size, 1)])
+    state = new_state(trace, scalars=[seed, 0.0, 0.0], nodes=1, table=table)
     state.nodes[:] = -1.0
     return state
 
 
 POLICY = Policy(
     name="rlt",
-    summary="Evict the last block of a random leaf not used in this marking phase.",
+    summary="Evict the last tokens of a random leaf not used in this marking phase.",
     source="RLT (ICLR'26, 2601.18999)",
     rank=rank,
     setup=setup,
     on_request=on_request,
     on_touch=on_touch,
     on_remove=on_remove,
+    take=take,
     rerank="request",
-    uniform=False,
+    parameters={"step": 1024},
 )
