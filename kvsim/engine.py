@@ -507,11 +507,17 @@ class Uncalled(types.WrapperAddressProtocol):
 def _rank_all_with(rank: Callable[..., float]) -> Callable[..., None]:
     # A call through a pointer costs ten times the rank of most policies.
     def rank_all(state, cache, heap, now):  # type: ignore[no-untyped-def]
-        leaves, counts = heap[0], cache.counts
-        _drop_stale(cache.nodes, cache.flat, leaves, counts, np.int64(0))
-        for i in range(counts[ENTRIES]):
-            leaves[i].key = rank(state, cache, np.int64(leaves[i].node), now)
-        _heapify(leaves, counts[ENTRIES])
+        nodes, leaves = cache.nodes, heap[0]
+        kept = np.int64(0)
+        for i in range(cache.counts[ENTRIES]):
+            entry = leaves[i]
+            block = nodes[entry.node]
+            if block.stamp == entry.stamp and _leaf(block, cache.flat):
+                entry.key = rank(state, cache, np.int64(entry.node), now)
+                leaves[kept] = entry
+                kept += 1
+        cache.counts[ENTRIES] = kept
+        _heapify(leaves, kept)
 
     return rank_all
 

@@ -33,6 +33,7 @@ POINTS = 12
 SMALLEST = 0.005  # share of the distinct blocks
 DRAWS = 200
 ENGINES = ("vllm", "sglang-lru", "sglang-lfu", "sglang-slru")
+ELSEWHERE = ("c", "g", "hg", "cg")  # of the factorial, whose table is the ablation's
 RERANK_LIMIT = 200_000  # block accesses; beyond, ranking at every eviction takes minutes a run
 LITTLE = 0.001  # share of hits below which there is no headroom to speak of
 
@@ -53,8 +54,8 @@ def tables(
     trace : Trace
         The requests.
     policies : sequence of str, optional
-        Names; unless given every registered policy, but on large traces those that
-        rank anew at every eviction.
+        Names; unless given every registered policy but `ELSEWHERE` and, on large traces, those
+        that rank anew at every eviction.
     capacities : sequence of int, optional
         Blocks; 12 log-spaced ones from 0.5 % to 100 % of the distinct blocks unless given.
     seeds : sequence of int
@@ -94,7 +95,8 @@ def tables(
 
 def _affordable(trace: Trace) -> list[str]:
     slow = {name for name, policy in POLICIES.items() if policy.rerank == "eviction"}
-    return [name for name in POLICIES if trace.blocks <= RERANK_LIMIT or name not in slow]
+    out = {*ELSEWHERE, *(slow if trace.blocks > RERANK_LIMIT else ())}
+    return [name for name in POLICIES if name not in out]
 
 
 class _Store:

@@ -105,7 +105,7 @@ def goals(cells: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for trace, own in cells.groupby("trace"):
         inside = own[own["in_goal"]]
-        worst = inside.loc[inside["gain_pp"].idxmin()]
+        worst = inside.sort_values("gain_pp").iloc[0]
         row: dict[str, Any] = {
             "trace": trace,
             "cells": len(inside),
@@ -114,7 +114,7 @@ def goals(cells: pd.DataFrame) -> pd.DataFrame:
             "behind by more than 0.1 pp": int((inside["gain_pp"] < -BEHIND_PP).sum()),
             "best gain, pp": inside["gain_pp"].max(),
         }
-        for name, part in (("from 1 %", inside), ("below 1 %", own[~own["in_goal"]])):
+        for name, part in (("from 1 %", inside), ("below 1 %", own.drop(inside.index))):
             pressed = part[part["lru_ratio"] < part["opt_ratio"] / 2]
             row[f"pressed cells {name}"] = len(pressed)
             row[f"of them 30 % closed {name}"] = int((pressed["headroom_closed"] >= CLOSED).sum())
