@@ -97,7 +97,7 @@ lint: setup
 types: setup
 	$(PY) -m mypy
 
-unit: setup
+unit: $(VENV)/.installed-bench
 	$(PY) -m pytest -n $(JOBS)
 
 notebooks: setup

@@ -1,7 +1,8 @@
 """Speed beside libcachesim, as ratios within one run (`make bench`).
 
-Each measurement is a process of its own, so that peak memory is its own. libcachesim replays
-the stream of blocks, root first, with its own reader; it knows neither leaves nor pins.
+Each measurement is a process of its own and imports what it measures, so that peak memory is
+its own. libcachesim replays the stream of blocks, root first, with its own reader; it knows
+neither leaves nor pins.
 """
 
 import io
@@ -16,14 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
-from kvsim import fetch
-from kvsim.bounds import opt
-from kvsim.curves import lru_curve
-from kvsim.readers import read
-from kvsim.sweep import arrange, simulate
 from kvsim.trace import Trace, load
 
 REPEATS = 5
@@ -51,6 +45,8 @@ def peak_megabytes() -> float:
 
 
 def measure_read(path: str) -> dict[str, float]:
+    from kvsim.readers import read
+
     started = time.perf_counter()
     trace = read(path)
     seconds = time.perf_counter() - started
@@ -65,6 +61,10 @@ def measure_read(path: str) -> dict[str, float]:
 
 
 def measure_engine(path: str) -> dict[str, float]:
+    from kvsim.bounds import opt
+    from kvsim.curves import lru_curve
+    from kvsim.sweep import arrange, simulate
+
     whole = load(path)
     trace = arrange(whole, WINDOW, 0)
     times = {
@@ -80,6 +80,8 @@ def measure_engine(path: str) -> dict[str, float]:
 
 def measure_compile(path: str) -> dict[str, float]:
     """Time the first run of one policy; the caller gives an empty cache of compiled code."""
+    from kvsim.sweep import simulate
+
     trace = load(path)
     started = time.perf_counter()
     simulate(trace, "lru", CAPACITY)
@@ -154,6 +156,12 @@ def ten_times(source: Path, folder: Path) -> Path:
 
 def main() -> None:
     """Measure everything and print one table."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from kvsim import fetch
+    from kvsim.sweep import arrange
+
     console = Console(width=110)
     name = "weka" if (fetch.raw_folder() / "weka/traces.tar.xz").exists() else fetch.SAMPLE
     source = (

@@ -247,6 +247,8 @@ def no_state(trace: Trace, capacity: int, seed: int) -> State:
 class Policy:
     """An eviction policy: what the engine compiles into its loop.
 
+    The compiled functions may not allocate; `setup` can put scratch arrays into the state.
+
     Parameters
     ----------
     name : str
@@ -485,7 +487,7 @@ def _pointed(signature: Any, function: Callable[..., Any] | None) -> Any:
     if function is None:
         return Uncalled(signature)
     closed = function.__closure__ is not None  # over another compiled one: not for the disk
-    options: dict[str, Any] = {"cache": not closed, "no_cpython_wrapper": True}
+    options: dict[str, Any] = {"cache": not closed, "no_cpython_wrapper": True, "_nrt": False}
     return njit(signature, **options)(function)
 
 
@@ -907,7 +909,9 @@ def _best_of_oldest(state, cache, heap, rank, order, rules, node, now):
     nodes, counts = cache.nodes, cache.counts
     best = node
     best_key = _in_turn(rank(state, cache, node, now), order, rules)
-    others = [best]
+    # The leaves drawn stand where the heap ended, the last one lowest.
+    end = counts[ENTRIES]
+    heap[0, end].node = node
     drawn = 1
     while drawn < rules.candidates and counts[ENTRIES] > 0:
         node, stamp = _pop(heap, counts, 0)
@@ -917,8 +921,9 @@ def _best_of_oldest(state, cache, heap, rank, order, rules, node, now):
         key = _in_turn(rank(state, cache, node, now), order, rules)
         if key < best_key:  # the older one wins a tie
             best, best_key = node, key
-        others.append(node)
-    for node in others:
+        heap[0, end - drawn + 1].node = node
+    for slot in range(end - drawn + 1, end + 1):
+        node = np.int64(heap[0, slot].node)
         if node != best:
             counts[STAMP] += 1
             nodes[node].stamp = counts[STAMP]

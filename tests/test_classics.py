@@ -25,6 +25,7 @@ def hits(
     *chains: Chain,
     service: Sequence[float] | None = None,
     tail: int = BLOCK_SIZE,
+    seed: int = 0,
     **parameters: Any,
 ) -> list[int]:
     """Return the hit blocks of each chain, a request a second; `tail` tokens in the last block."""
@@ -37,12 +38,23 @@ def hits(
         )
         for time, chain in enumerate(chains)
     ]
-    result = replay(to_trace(requests), POLICIES[policy], capacity, parameters=parameters)
+    result = replay(
+        to_trace(requests), POLICIES[policy], capacity, seed=seed, parameters=parameters
+    )
     return result.hit_blocks.tolist()
 
 
 A, B, C, D, E, F, G, H, K, L = ((block,) for block in range(1, 11))
 NOTHING = ()
+
+
+def test_random_draws_among_leaves() -> None:
+    # Of A, B and the end of C's chain one goes for E, by the seed, and C itself never does.
+    seen = set()
+    for seed in range(32):
+        last = hits("random", 4, A, B, (3, 4), E, (3, 4), seed=seed)[-1]
+        seen.add(last)
+    assert seen == {1, 2}
 
 
 def test_mru() -> None:

@@ -9,6 +9,7 @@ than half of what OPT does.
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from itertools import pairwise
 from os import cpu_count
 from typing import Any
 
@@ -59,9 +60,9 @@ def tables(
         Log-spaced capacities a stretch, both ends included.
     """
     ends = [max(1, int(share * trace.distinct_blocks)) for share in shares]
-    stretches = zip(ends, ends[1:], points, strict=True)
+    stretches = zip(pairwise(ends), points, strict=True)
     sizes = sorted(
-        {size for low, high, count in stretches for size in log_spaced(low, high, count)}
+        {size for (low, high), count in stretches for size in log_spaced(low, high, count)}
     )
     used = seeds if trace.sessions is not None else seeds[:1]
     arranged = {seed: arrange(trace, window, seed) for seed in used}

@@ -44,8 +44,9 @@ from kvsim.trace import Trace
 
 # Scalars.
 HAZARD, COST, COHERENT, HORIZON, GAP, WEIGHT, RETURNS, ENDS, DOUBLING = range(9)
-# Columns of a session; LOST is 1 + the request at which it began to lose blocks, 0 = whole.
-REQUESTS, LATEST, ARRIVAL, GAPS, PROMPT, LOST = range(6)
+# Columns of a session; LOST is 1 + the request at which it began to lose blocks, 0 = whole;
+# CHANCE was worked out at request AT, once for all leaves of the session.
+REQUESTS, LATEST, ARRIVAL, GAPS, PROMPT, LOST, CHANCE, AT = range(8)
 
 HAZARD_PARAMETERS = {"horizon": 300.0, "gap": 60.0, "weight": 1.0, "returns": 1.0, "ends": 1.0}
 COST_PARAMETERS = {"doubling": LLAMA_3_70B.doubling}
@@ -80,8 +81,11 @@ def rank(state, cache, node, now):
         age = now - session[LATEST]
         position = session[PROMPT] / 2.0
     if scalars[HAZARD]:
-        idle = cache.requests[now].arrival - session[ARRIVAL]
-        worth = chance(session[REQUESTS] - 1.0, session[GAPS], idle, scalars)
+        if session[AT] != now:
+            idle = cache.requests[now].arrival - session[ARRIVAL]
+            session[CHANCE] = chance(session[REQUESTS] - 1.0, session[GAPS], idle, scalars)
+            session[AT] = now
+        worth = session[CHANCE]
     else:
         worth = 1.0 / (1.0 + age)
     if scalars[COST]:
@@ -100,6 +104,7 @@ def on_request(state, cache, now, hit_blocks):
     session[ARRIVAL] = request.arrival
     session[PROMPT] = request.input_tokens
     session[LOST] = 0
+    session[AT] = -1  # whatever was worked out at this request came before it
 
 
 def on_touch(state, cache, first, last, now):
@@ -171,7 +176,7 @@ def _policy(ideas: str, summary: str) -> Policy:
         scalars = [*flags, horizon, gap, weight, returns, ends, doubling]
         session = conversations(trace)
         state = new_state(trace, scalars=scalars, nodes=1, table=session)
-        return state._replace(sessions=np.zeros((1 + session.max(initial=0), 6)))
+        return state._replace(sessions=np.zeros((1 + session.max(initial=0), 8)))
 
     return Policy(
         name=ideas,

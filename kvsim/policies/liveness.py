@@ -51,9 +51,12 @@ NEXT, BLOCKS, REQUESTS, LOOKS, RULES, RULED = range(7, 13)
 SEEN, LAST, START, CLASS, MEAN, CHILD = range(6)
 # Rows of the table: one a class, then single ones.
 USES, LEFT, WAITING, INDEX, LEVEL = (i * CLASSES for i in range(5))
-USED_BY_AGE, HELD_BY_AGE, USED_BY_INDEX, HELD_BY_INDEX, NEW_BY_AGE, NEW_BY_INDEX, ROWS = range(
-    5 * CLASSES, 5 * CLASSES + 7
+USED_BY_AGE, HELD_BY_AGE, USED_BY_INDEX, HELD_BY_INDEX, NEW_BY_AGE, NEW_BY_INDEX = range(
+    5 * CLASSES, 5 * CLASSES + 6
 )
+# Then scratch, two rows each but for the last.
+HELD, EVERY_USE, EVERY_WAIT, COMMON, HAZARD = range(5 * CLASSES + 6, 5 * CLASSES + 16, 2)
+ROWS = HAZARD + 1
 
 
 @njit(cache=True)
@@ -119,7 +122,8 @@ def gittins(hazard, out):
 def look(state, cache, time):
     """Count what waits, decide who rules, and learn the indices anew."""
     scalars, table = state.scalars, state.sessions
-    held = np.zeros((2, LEVELS))
+    held = table[HELD : HELD + 2]
+    held[:] = 0.0
     waiting = table[WAITING : WAITING + CLASSES]
     waiting[:] = 0.0
     for node in range(len(state.nodes)):
@@ -163,13 +167,16 @@ def decide(scalars, table, capacity):
 def learn(scalars, table):
     """Set the index of each class and age, and the level of the lowest on the way there."""
     strength = scalars[GROUPS] * max(scalars[BLOCKS], 1.0) / max(scalars[REQUESTS], 1.0)
-    uses, waiting = np.zeros((2, BINS)), np.zeros((2, BINS))
+    uses = table[EVERY_USE : EVERY_USE + 2, :BINS]
+    waiting = table[EVERY_WAIT : EVERY_WAIT + 2, :BINS]
+    uses[:] = 0.0
+    waiting[:] = 0.0
     for kind in range(CLASSES):
         for i in range(BINS):
             table[WAITING + kind, i] += table[LEFT + kind, i]
             uses[kind % 2, i] += table[USES + kind, i]
             waiting[kind % 2, i] += table[WAITING + kind, i]
-    common, hazard = np.empty((2, BINS)), np.empty(BINS)
+    common, hazard = table[COMMON : COMMON + 2, :BINS], table[HAZARD, :BINS]
     for passed in range(2):
         hazard[:] = PRIOR[passed]
         hazards(uses[passed], waiting[passed], hazard, strength, common[passed])
