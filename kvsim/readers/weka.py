@@ -9,6 +9,7 @@ at least its marker's, decided once a file.
 import hashlib
 import tarfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from math import isfinite
 from pathlib import Path
 
@@ -18,7 +19,7 @@ import numpy as np
 from kvsim.readers.builder import TraceBuilder
 from kvsim.readers.ids import BlockIds
 from kvsim.readers.mooncake import lines
-from kvsim.readers.source import BOM, DAMAGE, Source, decode_error
+from kvsim.readers.source import BOM, CHUNK, DAMAGE, Source, decode_error
 from kvsim.trace import Trace, TraceError
 
 BLOCK_SIZE = 64  # of all published sets, where a session does not say
@@ -86,7 +87,7 @@ def read_weka(
     decoder = msgspec.json.Decoder(Session)
     reader: _WekaReader | None = None
     digest = hashlib.sha256()
-    for name, file, text in documents(path, progress):
+    for name, file, text in _ahead(documents(path, progress)):
         try:
             session = decoder.decode(text)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -103,6 +104,15 @@ def read_weka(
         digest.hexdigest() if path.is_dir() else Source(path).digest(),
         nested,
     )
+
+
+def _ahead(documents: Iterator[tuple[str, int, bytes]]) -> Iterator[tuple[str, int, bytes]]:
+    """Yield the documents, unpacking the next one meanwhile."""
+    with ThreadPoolExecutor(1) as thread:
+        following = thread.submit(next, documents, None)
+        while document := following.result():
+            following = thread.submit(next, documents, None)
+            yield document
 
 
 def documents(
@@ -141,7 +151,10 @@ def _folder(
 def _members(source: Source) -> Iterator[tuple[str, int, bytes]]:
     name = ""
     try:
-        with source.open_plain() as raw, tarfile.open(fileobj=raw, mode="r|") as archive:
+        with (
+            source.open_plain() as raw,
+            tarfile.open(fileobj=raw, mode="r|", bufsize=CHUNK) as archive,
+        ):
             for number, member in enumerate(archive):
                 name = member.name
                 file = archive.extractfile(member) if name.endswith(".json") else None
