@@ -6,6 +6,7 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import pandas as pd
+from IPython import get_ipython
 from IPython.display import Code
 from matplotlib.figure import Figure
 from myst_nb import glue
@@ -21,6 +22,16 @@ def begin() -> None:
     pd.set_option("display.max_rows", 200, "display.max_columns", 40, "display.width", 120)
     pd.set_option("display.max_colwidth", None)
     pd.set_option("display.float_format", "{:,.4g}".format)
+    shell = get_ipython()
+    if shell:
+        shell.display_formatter.formatters["text/html"].for_type(pd.DataFrame, as_html)
+
+
+def as_html(table: pd.DataFrame) -> str:
+    """Return a table as the pages show it: names as words, nothing where there is no value."""
+    words = table.rename(columns=_words)
+    numbered = isinstance(table.index, pd.RangeIndex)
+    return str(words.to_html(index=not numbered, na_rep="", float_format=_short, border=0))
 
 
 def tell(**values: Any) -> None:
@@ -91,6 +102,15 @@ def source_file(path: str) -> Code:
 def open_trace(name: str) -> Trace:
     """Open a known trace or a path, without progress, for a chapter's live part."""
     return fetch.open_trace(name)
+
+
+def _words(name: Any) -> str:
+    return name.replace("_", " ") if isinstance(name, str) else f"{name:,}"
+
+
+def _short(value: float) -> str:
+    text = f"{value:,.4f}".rstrip("0").rstrip(".")
+    return f"{value:.1e}" if value and text in ("0", "-0") else text
 
 
 def _plain(value: Any) -> Any:

@@ -475,8 +475,13 @@ def order_of(*queues: int) -> int:
 @cache
 def compiled(policy: Policy, sampled: bool) -> tuple[Any, ...]:
     """Compile a policy's functions; the loop that calls them is compiled once for all."""
-    functions = Hooks(*(getattr(policy, name) for name in Hooks._fields))
-    hooks = [_pointed(*pair) for pair in zip(SIGNATURES, functions, strict=True)]
+    hooks = []
+    for name, signature in zip(Hooks._fields, SIGNATURES, strict=True):
+        try:
+            hooks.append(_pointed(signature, getattr(policy, name)))
+        except Exception as error:  # Numba passes on what went wrong inside, of any type
+            what = f"{type(error).__name__}: {' '.join(str(error).split())}"
+            raise TraceError(f"policy {policy.name}: {name} does not compile: {what}") from error
     ranks = not sampled and policy.rerank != "touch"
     rank_all = _pointed(RANK_ALL, _rank_all_with(hooks[0]) if ranks else None)
     return (*hooks, rank_all, _pointed(CHOOSE, _best_of_oldest if sampled else None))
@@ -486,8 +491,9 @@ def _pointed(signature: Any, function: Callable[..., Any] | None) -> Any:
     """Compile a function that the loop calls by pointer; None stands for one it never calls."""
     if function is None:
         return Uncalled(signature)
-    closed = function.__closure__ is not None  # over another compiled one: not for the disk
-    options: dict[str, Any] = {"cache": not closed, "no_cpython_wrapper": True, "_nrt": False}
+    # Code comes back from the disk only if its module can be imported, and a closure never does.
+    kept = function.__module__.startswith("kvsim.") and function.__closure__ is None
+    options: dict[str, Any] = {"cache": kept, "no_cpython_wrapper": True, "_nrt": False}
     return njit(signature, **options)(function)
 
 

@@ -250,7 +250,7 @@ def stacked_shares(table: pd.DataFrame, share: str, part: str, ylabel: str) -> F
     wide = table.pivot(index="capacity", columns=part, values=share)[list(table[part].unique())]
     wide = 100 * wide.dropna().loc[:, wide.fillna(0).any()]
     figure, axis = plt.subplots(figsize=(8.0, 4.2))
-    shades = plt.get_cmap("cividis")(np.linspace(0, 1, max(2, len(wide.columns))))
+    shades = plt.get_cmap("cividis")(np.linspace(0, 0.62, max(2, len(wide.columns))))
     below = np.zeros(len(wide))
     for number, name in enumerate(wide.columns):
         axis.bar(

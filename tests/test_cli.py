@@ -235,6 +235,24 @@ def test_arrivals_of_sessions(run: Run, agents: str) -> None:
     assert run(*command, "--window", "0", "--sessions", "2", "--seed", "7").json[0]["requests"] == 2
 
 
+POLICY_OF_A_USER = """
+from kvsim.engine import Policy
+
+def rank(state, cache, node, now):
+    return float(cache.nodes[node].uses)
+
+POLICY = Policy(name="own", summary="", source="", rank=rank)
+"""
+
+
+def test_policy_from_a_file_compiles_in_every_process(chat: str, tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(POLICY_OF_A_USER)
+    command = [sys.executable, "-m", "kvsim.cli", "simulate", str(tmp_path / chat)]
+    command += ["--capacity", "2", "--policy", str(tmp_path / "own.py")]
+    for _ in range(2):  # what the first leaves on the disk must not break the second
+        subprocess.run(command, check=True, capture_output=True)
+
+
 def test_policy_from_a_file(run: Run, chat: str, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
         "from dataclasses import replace\n"
@@ -393,6 +411,10 @@ def test_progress_after_a_second_on_a_terminal(
         (("simulate", "chat.jsonl", "--capacity", "1", "--policy", "no.py"), "no such file"),
         (("simulate", "chat.jsonl", "--capacity", "1", "--policy", "empty.py"), "define POLICY"),
         (("simulate", "chat.jsonl", "--capacity", "1", "--policy", "bad.py"), "SyntaxError"),
+        (
+            ("simulate", "chat.jsonl", "--capacity", "1", "--policy", "odd.py"),
+            "rank does not compile",
+        ),
         (("simulate", "chat.jsonl", "--capacity", "1", "--ttl", "soon"), "duration 'soon'"),
         (("simulate", "chat.jsonl", "--capacity", "1", "--eviction", "all"), "'leaf', 'flat'"),
         (("simulate", "chat.jsonl", "--capacity", "1", "--window", "8h"), "no sessions"),
@@ -412,6 +434,7 @@ def test_error_is_one_line_and_exit_2(
 ) -> None:
     (tmp_path / "empty.py").write_text("")
     (tmp_path / "bad.py").write_text("def")
+    (tmp_path / "odd.py").write_text(POLICY_OF_A_USER.replace("uses", "lasts"))
     assert says in error_of(run(*arguments))
 
 

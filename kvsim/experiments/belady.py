@@ -242,6 +242,7 @@ def slip_counts(slips: pd.DataFrame) -> dict[str, int]:
         "slip_harmed": int((effects["change_pp"] < -0.1).sum()),
         "slip_gained": int((effects["change_pp"] > 0.1).sum()),
         "slip_caught": int(effects["caught"].sum()),
+        "slip_unseen": int((~effects["caught"] & (effects["change_pp"] < -0.1)).sum()),
     }
 
 

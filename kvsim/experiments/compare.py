@@ -314,6 +314,7 @@ def headline(cells: pd.DataFrame) -> dict[str, object]:
         "online": len(table),
         "never_behind": int((table["lost"] == 0).sum()),
         "best_online": str(table.index[0]),
+        "best_gain": f"{table['mean_gain_pp'].iloc[0]:.1f}",
     }
 
 

@@ -222,6 +222,7 @@ def headline(cells: pd.DataFrame, ttl: float = 300) -> dict[str, object]:
         part = part[part["ttl_s"] == ttl]
         numbers[f"{trace}_cells"] = len(part)
         numbers[f"{trace}_same"] = int(part["same_hits"].sum())
+        numbers[f"{trace}_differs"] = len(part) - int(part["same_hits"].sum())
         numbers[f"{trace}_silent"] = int(part["never_fires"].sum())
     return numbers
 
@@ -230,8 +231,8 @@ def thresholds_by_trace(thresholds: pd.DataFrame) -> pd.DataFrame:
     """Return the capacities from which a TTL does something, of whole traces; None is never."""
     rows = thresholds[thresholds["sample"] == ALL]
     columns = ["fires_from", "hits_differ_from", "removes_half_from", "removes_all_from"]
-    table = rows.set_index(["trace", "ttl_s"])[["distinct_blocks", *columns]]
-    return table.map(_from)
+    table = rows.set_index(["trace", "ttl_s"])[["distinct_blocks", *columns]].map(_from)
+    return table.rename(columns=lambda name: name.removesuffix("_from"))
 
 
 def _from(value: float) -> str:
