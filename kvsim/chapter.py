@@ -5,6 +5,7 @@ from types import ModuleType
 from typing import Any
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
 from IPython import get_ipython
 from IPython.display import Code
@@ -31,6 +32,12 @@ def as_html(table: pd.DataFrame) -> str:
     """Return a table as the pages show it: names as words, nothing where there is no value."""
     words = table.rename(columns=_words)
     numbered = isinstance(table.index, pd.RangeIndex)
+    if isinstance(table.index, pd.MultiIndex):
+        rows = [tuple(map(_words, row)) for row in table.index]
+        names = [_words(name) for name in table.index.names]
+        words.index = pd.MultiIndex.from_tuples(rows, names=names)
+    elif not numbered:
+        words.index = pd.Index(map(_words, table.index), name=_words(table.index.name))
     return str(words.to_html(index=not numbered, na_rep="", float_format=_short, border=0))
 
 
@@ -104,11 +111,17 @@ def open_trace(name: str) -> Trace:
     return fetch.open_trace(name)
 
 
-def _words(name: Any) -> str:
-    return name.replace("_", " ") if isinstance(name, str) else f"{name:,}"
+def _words(name: Any) -> Any:
+    if isinstance(name, str):
+        return name.replace("_", " ")
+    if isinstance(name, bool | np.bool_):
+        return "yes" if name else "no"
+    return _short(name) if isinstance(name, int | float | np.number) else name
 
 
-def _short(value: float) -> str:
+def _short(value: Any) -> str:
+    if value != value:  # NaN
+        return ""
     text = f"{value:,.4f}".rstrip("0").rstrip(".")
     return f"{value:.1e}" if value and text in ("0", "-0") else text
 
