@@ -147,7 +147,7 @@ def ten_times(source: Path, folder: Path) -> Path:
                         continue
                     text = file.read()
                     # Another first time makes the session another one, not a repeat.
-                    text = text.replace(b'"t": 0.0', f'"t": 0.{copy:03d}'.encode(), 1)
+                    text = text.replace(b'"t":0.0', f'"t":0.{copy:03d}'.encode(), 1)
                     member.name = f"{copy}-{Path(member.name).name}"
                     member.size = len(text)
                     out.addfile(member, io.BytesIO(text))
@@ -193,6 +193,8 @@ def main() -> None:
         table.add_row("reading JSON from .tar.xz", f"{rate:.0f} MB/s", "100 MB/s")
         table.add_row("peak memory of it", f"{reading['peak_mb']:.0f} MB", "500 MB")
         ten = in_own_process("read", str(ten_times(source, folder)))
+        if ten["requests"] != 10 * reading["requests"]:
+            raise SystemExit(f"of ten copies {ten['requests']:,} requests were read")
         own = ten["tree_mb"] + ten["labels_mb"]
         table.add_row(
             "ten times over, peak", f"{ten['peak_mb']:.0f} MB", f"500 MB + 2 x {own:.0f} MB"

@@ -90,7 +90,8 @@ class RadixBuilder:
         if nodes + 2 > len(self._nodes):
             self._nodes = np.resize(self._nodes, (2 * len(self._nodes), 4))
         if labels + chain > len(self._labels):
-            room = max(3 * len(self._labels) // 2, int(labels) + chain)
+            # Pages that nothing was written to take no memory.
+            room = max(4 * len(self._labels), int(labels) + chain)
             grown = np.empty(room, dtype=np.int64)
             grown[:labels] = self._labels[:labels]
             self._labels = grown
@@ -143,7 +144,7 @@ def _split(child, at, slot, block_size, nodes, labels, table, used):
     return upper
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _insert(ids, above, tail_tokens, block_size, nodes, labels, table, used):
     i = 0
     while i < len(ids):

@@ -58,7 +58,7 @@ class BlockIds:
         return np.fromiter(codes, dtype=np.int64, count=len(names))
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _scan_integers(text, out):
     """Parse a JSON array of integers; return (count, flags), OTHER if it is none."""
     count = 0

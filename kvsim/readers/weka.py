@@ -215,9 +215,12 @@ class _WekaReader:
             self._add_request(flat, namespace)
 
     def _repeats(self, session: Session, sort_key: bytes, text: bytes) -> bool:
-        anonymous = text.replace(bytes(session.id), b"", 1) if len(bytes(session.id)) else text
-        digest = hashlib.sha256(anonymous.strip()).digest()
-        first = self.of_digest.setdefault(digest, len(self.names))
+        own = bytes(session.id)
+        text = text.strip()
+        at = text.find(own)
+        anonymous = hashlib.sha256(memoryview(text)[:at])  # texts are large, so none is copied
+        anonymous.update(memoryview(text)[at + len(own) :])
+        first = self.of_digest.setdefault(anonymous.digest(), len(self.names))
         if first == len(self.names):
             return False
         self.repeats += 1
