@@ -301,7 +301,7 @@ def headlines_by_trace(headline: pd.DataFrame) -> pd.DataFrame:
 
 def short_gaps(bygap: pd.DataFrame, blocks: int = published.STUDY_BLOCKS) -> dict[str, object]:
     """Return what the prose says of gaps under 10 s: the most, where, and at the study's size."""
-    numbers: dict[str, object] = {}
+    numbers: dict[str, object] = {"study_short": percent(published.STUDY_GAP_SHARES[BUCKETS[0]])}
     rows = bygap[(bygap["gap"] == BUCKETS[0]) & bygap["recomputed_tokens_share"].notna()]
     for trace, part in rows.groupby("trace"):
         most = part.sort_values("recomputed_tokens_share", kind="stable").iloc[-1]

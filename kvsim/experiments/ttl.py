@@ -227,6 +227,13 @@ def headline(cells: pd.DataFrame, ttl: float = 300) -> dict[str, object]:
     return numbers
 
 
+def half_to_all(thresholds: pd.DataFrame) -> dict[str, str]:
+    """Return by what factor of capacity, at most, a TTL goes from half of the removals to all."""
+    rows = thresholds[thresholds["sample"] == ALL]
+    factor = (rows["removes_all_from"] / rows["removes_half_from"]).max()
+    return {"half_to_all": f"{factor:.1f}"}
+
+
 def thresholds_by_trace(thresholds: pd.DataFrame) -> pd.DataFrame:
     """Return the capacities from which a TTL does something, of whole traces; None is never."""
     rows = thresholds[thresholds["sample"] == ALL]
