@@ -8,19 +8,16 @@ than half of what OPT does.
 """
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from itertools import pairwise
-from os import cpu_count
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from kvsim.bounds import opt
 from kvsim.capacity import log_spaced
 from kvsim.curves import lru_curve
 from kvsim.experiments.store import Experiment, Tables
-from kvsim.sweep import arrange, simulate
+from kvsim.sweep import arrange, run
 from kvsim.terminal import Meter
 from kvsim.trace import Trace
 
@@ -65,35 +62,41 @@ def tables(
         {size for (low, high), count in stretches for size in log_spaced(low, high, count)}
     )
     used = seeds if trace.sessions is not None else seeds[:1]
-    arranged = {seed: arrange(trace, window, seed) for seed in used}
-    lru = {seed: lru_curve(arranged[seed]) for seed in used}
-    jobs = [(seed, size) for seed in used for size in sizes]
-    rows = {}
-    with ThreadPoolExecutor(cpu_count()) as pool, Meter() as meter:
-        running = {
-            pool.submit(_row, arranged[seed], policy, size, seed, int(lru[seed][size])): (
-                seed,
-                size,
-            )
-            for seed, size in jobs
+    with Meter() as meter:
+        runs = run(
+            trace,
+            [policy, "opt"],
+            sizes,
+            window=window,
+            seeds=used,
+            progress=meter.task("capacities and seeds"),
+        )
+    hits = runs.set_index(["policy", "seed", "capacity"])["hit_blocks"]
+    lru = {seed: lru_curve(arrange(trace, window, seed)) for seed in used}
+    rows = [
+        {
+            "seed": seed,
+            "capacity": size,
+            **_beside(
+                trace.blocks,
+                int(lru[seed][size]),
+                hits[policy, seed, size],
+                hits["opt", seed, size],
+            ),
         }
-        for done, ready in enumerate(as_completed(running), 1):
-            rows[running[ready]] = ready.result()
-            meter("capacities and seeds", done, len(jobs))
-    cells = pd.DataFrame([rows[job] for job in jobs])
+        for seed in used
+        for size in sizes
+    ]
+    cells = pd.DataFrame(rows)
     cells["in_goal"] = cells["capacity"] >= ends[1]
     return {"cells": cells}
 
 
-def _row(trace: Trace, policy: str, capacity: int, seed: int, lru: int) -> dict[str, Any]:
-    best = int(opt(trace, capacity).hit_blocks.sum())
-    hits = int(simulate(trace, policy, capacity, seed=seed).hit_blocks.sum())
+def _beside(blocks: int, lru: int, hits: int, best: int) -> dict[str, float]:
     ratios = {"lru": lru, "policy": hits, "opt": best}
     return {
-        "seed": seed,
-        "capacity": capacity,
-        **{f"{name}_ratio": round(value / trace.blocks, 6) for name, value in ratios.items()},
-        "gain_pp": round(100 * (hits - lru) / trace.blocks, 4),
+        **{f"{name}_ratio": round(value / blocks, 6) for name, value in ratios.items()},
+        "gain_pp": round(100 * (hits - lru) / blocks, 4),
         "headroom_closed": round((hits - lru) / (best - lru), 4) if best > lru else np.nan,
     }
 
