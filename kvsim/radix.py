@@ -15,6 +15,7 @@ FULL_BEFORE = -2
 PARTIAL_BEFORE = -3
 OTHER_TOKENS = -4
 
+STEP = 32
 PARENT, BEGIN, LENGTH, TAIL = range(4)
 
 
@@ -34,40 +35,52 @@ class RadixBuilder:
         self._table = np.full(256, -1, dtype=np.int64)
         self._used = np.zeros(2, dtype=np.int64)  # nodes, labels
 
-    def add(self, ids: np.ndarray, namespace: int, tail_tokens: int, start: int = -1) -> int:
-        """Insert a chain and return its terminal node (provisional number).
+    def add(
+        self,
+        ids: np.ndarray,
+        lengths: np.ndarray,
+        tail_tokens: np.ndarray,
+        *,
+        namespace: int = 0,
+        start: int = -1,
+    ) -> np.ndarray:
+        """Insert chains and return their terminal nodes (provisional numbers).
 
         Parameters
         ----------
-        ids : int64[k]
-            Block ids, root first.
+        ids : int64[]
+            Block ids of one chain after the other, each root first.
+        lengths : int64[k]
+            Blocks of each chain.
+        tail_tokens : int64[k]
+            Tokens of each chain's last block.
         namespace : int
             Chains of different namespaces share no block.
-        tail_tokens : int
-            Tokens of the last block.
         start : int
-            Node that the chain continues; -1 starts at the namespace's root.
+            Node that the chains continue; -1 starts at the namespace's root.
 
         Returns
         -------
-        int
-            The terminal node; -1 for an empty chain; or, where a block's
+        int64[k]
+            The terminal nodes; -1 for an empty chain; or, where a block's
             tokens disagree with its first sighting, ``FULL_BEFORE``,
             ``PARTIAL_BEFORE`` or ``OTHER_TOKENS``.
         """
-        self._reserve(len(ids))
-        above = start if start >= 0 else -1 - namespace
-        terminal = _insert(
+        self._reserve(len(lengths), len(ids))
+        terminals = np.empty(len(lengths), dtype=np.int64)
+        _insert_all(
             ids,
-            above,
+            lengths,
             tail_tokens,
+            start if start >= 0 else -1 - namespace,
             self.block_size,
             self._nodes,
             self._labels,
             self._table,
             self._used,
+            terminals,
         )
-        return int(terminal) if len(ids) or start >= 0 else -1
+        return terminals
 
     def finish(self) -> tuple[Tree, np.ndarray]:
         """Return the tree and the map int32[m + 1] from provisional to final nodes.
@@ -85,19 +98,37 @@ class RadixBuilder:
         depth, tokens_above = _accumulate(parent, length, tail, self.block_size)
         return Tree(parent, length, depth, tokens_above, tail), index
 
-    def _reserve(self, chain: int) -> None:
-        nodes, labels = self._used
-        if nodes + 2 > len(self._nodes):
-            self._nodes = np.resize(self._nodes, (2 * len(self._nodes), 4))
-        if labels + chain > len(self._labels):
+    def _reserve(self, chains: int, blocks: int) -> None:
+        nodes, labels = self._used.tolist()
+        most = nodes + 2 * chains  # a chain adds a node and may split another one
+        if most > len(self._nodes):
+            self._nodes = np.resize(self._nodes, (2 * most, 4))
+        if labels + blocks > len(self._labels):
             # Pages that nothing was written to take no memory.
-            room = max(4 * len(self._labels), int(labels) + chain)
-            grown = np.empty(room, dtype=np.int64)
+            grown = np.empty(4 * (labels + blocks), dtype=np.int64)
             grown[:labels] = self._labels[:labels]
             self._labels = grown
-        if 2 * (nodes + 2) > len(self._table):
-            self._table = np.full(2 * len(self._table), -1, dtype=np.int64)
+        if 2 * most > len(self._table):
+            self._table = np.full(1 << (2 * most).bit_length(), -1, dtype=np.int64)
             _rehash(self._nodes[:nodes], self._labels, self._table)
+
+
+@njit(cache=True)
+def same_start(one, other):
+    """Return how many entries two arrays begin with alike."""
+    both = min(len(one), len(other))
+    same = 0
+    while same + STEP <= both:  # steps of a fixed length, so that the compiler uses vectors
+        left, right = one[same : same + STEP], other[same : same + STEP]
+        differ = False
+        for j in range(STEP):
+            differ |= left[j] != right[j]
+        if differ:
+            break
+        same += STEP
+    while same < both and one[same] == other[same]:
+        same += 1
+    return same
 
 
 @njit(cache=True)
@@ -145,6 +176,20 @@ def _split(child, at, slot, block_size, nodes, labels, table, used):
 
 
 @njit(cache=True, nogil=True)
+def _insert_all(
+    ids, lengths, tail_tokens, above, block_size, nodes, labels, table, used, terminals
+):
+    begin = 0
+    for chain in range(len(lengths)):
+        end = begin + lengths[chain]
+        terminal = _insert(
+            ids[begin:end], above, tail_tokens[chain], block_size, nodes, labels, table, used
+        )
+        terminals[chain] = -1 if begin == end and above < 0 else terminal
+        begin = end
+
+
+@njit(cache=True)
 def _insert(ids, above, tail_tokens, block_size, nodes, labels, table, used):
     i = 0
     while i < len(ids):
@@ -161,10 +206,8 @@ def _insert(ids, above, tail_tokens, block_size, nodes, labels, table, used):
             return node
         begin = nodes[child, BEGIN]
         length = nodes[child, LENGTH]
-        k = 0
-        while k < length and i < len(ids) and labels[begin + k] == ids[i]:
-            k += 1
-            i += 1
+        k = same_start(labels[begin : begin + length], ids[i:])
+        i += k
         if k < length:
             if i == len(ids) and tail_tokens != block_size:
                 return FULL_BEFORE

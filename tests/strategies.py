@@ -60,19 +60,20 @@ def to_trace(requests: Sequence[Request], block_size: int = BLOCK_SIZE) -> Trace
     namespaces: dict[Any, int] = {}
     for number, request in enumerate(requests):
         ids = np.array(request.chain, dtype=np.int64)
-        terminal = builder.chain(
+        terminal = builder.chains(
             ids,
-            min(request.input_tokens, len(ids) * block_size),
-            f"request {number}",
+            np.array([len(ids)]),
+            [min(request.input_tokens, len(ids) * block_size)],
+            [f"request {number}"],
             namespace=namespaces.setdefault(request.namespace, len(namespaces)),
         )
-        builder.request(
-            arrival=request.arrival,
-            session=request.session,
-            input_tokens=request.input_tokens,
-            output_tokens=request.output_tokens,
-            service=request.service,
-            subagent=request.subagent,
+        builder.requests(
+            arrival=[request.arrival],
+            session=[request.session],
+            input_tokens=[request.input_tokens],
+            output_tokens=[request.output_tokens],
+            service=[request.service],
+            subagent=[request.subagent],
             terminal=terminal,
         )
     return builder.finish("random", "")

@@ -166,11 +166,11 @@ def test_weka_ids_have_one_parent_each() -> None:
     decode = msgspec.json.Decoder(Session).decode
     ids = BlockIds()
     files = distinct = 0
-    for _, _, text in documents(source, None):
+    for name, _, text in documents(source, None):
         files += 1
         seen = np.zeros(1, dtype=bool)
         for request in calls(decode(text).requests):
-            chain = ids.parse(request.hash_ids)
+            chain, _ = ids.parse([request.hash_ids], [name])
             if len(chain):
                 seen = np.pad(seen, (0, max(0, chain.max() + 1 - len(seen))))
                 seen[chain] = True

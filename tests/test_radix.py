@@ -112,18 +112,29 @@ def test_growing_tree_keeps_every_block() -> None:
         base = chains[rng.integers(len(chains))] if chains else np.empty(0, dtype=np.int64)
         new = rng.integers(-(2**63), 2**63 - 1, rng.integers(1, 9))
         chains.append(np.concatenate([base[: rng.integers(len(base) + 1)], new])[:200])
-    terminals = [builder.add(chain, 0, 16) for chain in chains]
+
+    def add(chains: list[np.ndarray]) -> list[int]:
+        lengths = np.array([len(chain) for chain in chains])
+        return builder.add(np.concatenate(chains), lengths, np.full(len(chains), 16)).tolist()
+
+    terminals = add(chains[:5]) + add(chains[5:])
     tree, index = builder.finish()
     distinct = {tuple(chain[: i + 1]) for chain in chains for i in range(len(chain))}
     assert tree.length.sum() == len(distinct)
     final = index[np.array(terminals)]
     assert (tree.depth + tree.length)[final].tolist() == [len(chain) for chain in chains]
-    assert [builder.add(chain, 0, 16) for chain in chains] == terminals
+    assert [add([chain])[0] for chain in chains] == terminals
 
 
 # --- block ids ----------------------------------------------------------------------------------
 
 spaces = st.sampled_from(["", " ", "\n", " \t"])
+
+
+def parse(parser: BlockIds, text: str) -> np.ndarray:
+    ids, lengths = parser.parse([text.encode()], ["here"])
+    assert lengths.tolist() == [len(ids)]
+    return ids
 
 
 @property_test
@@ -138,19 +149,52 @@ spaces = st.sampled_from(["", " ", "\n", " \t"])
 def test_integer_ids_equal_json(ids: list[int], space: str) -> None:
     text = f"[{space}" + f"{space},{space}".join(map(str, ids)) + f"{space}]"
     assert json.loads(text) == ids
-    parsed = BlockIds().parse(text.encode())
+    parsed = parse(BlockIds(), text)
     assert parsed.dtype == np.int64
     assert [block % 2**64 for block in parsed.tolist()] == [block % 2**64 for block in ids]
+
+
+# A number of a few digits, long runs of which two arrays may have in common or all but.
+runs = st.builds(
+    lambda first, length, cut, more: [*range(first, first + length)][: length - cut] + more,
+    st.sampled_from([0, 7, 95, 2**62]),
+    st.integers(0, 90),
+    st.integers(0, 2),
+    st.lists(st.integers(-3, 10**6), max_size=3),
+)
+
+
+@property_test
+@given(arrays=st.lists(runs, min_size=1, max_size=6), space=spaces)
+def test_arrays_parsed_together_equal_json(arrays: list[list[int]], space: str) -> None:
+    texts = [f"[{f',{space}'.join(map(str, ids))}{space}]" for ids in arrays]
+    ids, lengths = BlockIds().parse([text.encode() for text in texts], texts)
+    assert lengths.tolist() == [len(array) for array in arrays]
+    assert ids.tolist() == [block for array in arrays for block in array]
+
+
+def test_the_array_with_wrong_ids_is_named_among_others() -> None:
+    places = ["here", "there", "elsewhere"]
+    for arrays, message in (
+        ([b"[1]", b"[2, true]", b"[3]"], "there: hash_ids must be an array"),
+        ([b"[1]", b"[]", b'["a"]'], "elsewhere: some block ids are integers"),
+        ([b"[]", b'["a"]', b"[1]"], "elsewhere: some block ids are integers"),
+        ([b"[-1]", b"[9223372036854775808]", b"[3]"], "there: block ids both below 0"),
+    ):
+        with pytest.raises(TraceError, match=message):
+            BlockIds().parse(arrays, places)
+    ids, lengths = BlockIds().parse([b'["a","b"]', b"[]", b'["b"]'], places)
+    assert (ids.tolist(), lengths.tolist()) == ([0, 1, 1], [2, 0, 1])
 
 
 @property_test
 @given(ids=st.lists(st.text(max_size=3), min_size=1))
 def test_string_ids_are_equal_where_the_strings_are(ids: list[str]) -> None:
     parser = BlockIds()
-    codes = [*parser.parse(json.dumps(ids).encode())]
+    codes = parse(parser, json.dumps(ids)).tolist()
     assert len(set(codes)) == len(set(ids))
     assert dict(zip(ids, codes, strict=True)) == dict(
-        zip(ids, parser.parse(json.dumps(ids).encode()), strict=True)
+        zip(ids, parse(parser, json.dumps(ids)).tolist(), strict=True)
     )
 
 
@@ -171,7 +215,7 @@ def test_other_values_are_refused(before: list[int], value: object) -> None:
     bare = [] if isinstance(value, list) else [value, 1234, "1234"]
     for content in ([*before, value], [value, *before], *bare):
         with pytest.raises(TraceError):
-            BlockIds().parse(json.dumps(content).encode())
+            parse(BlockIds(), json.dumps(content))
 
 
 # --- arrivals -----------------------------------------------------------------------------------

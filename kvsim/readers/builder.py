@@ -1,7 +1,9 @@
 """Collect requests from a reader and finish them into a Trace."""
 
 from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +14,16 @@ DISAGREEMENTS = {
     FULL_BEFORE: "the chain's last block is partial here and was full at its first sighting",
     PARTIAL_BEFORE: "a block inside the chain was partial at its first sighting",
     OTHER_TOKENS: "the chain's last block held another number of tokens at its first sighting",
+}
+LIMIT = 1 << 63  # of numbers in a trace
+COLUMNS = {
+    "arrival": "d",
+    "session": "q",
+    "input_tokens": "q",
+    "output_tokens": "q",
+    "service": "d",
+    "subagent": "b",
+    "terminal": "q",
 }
 
 
@@ -27,25 +39,30 @@ class TraceBuilder:
 
     def __post_init__(self) -> None:
         self._tree = RadixBuilder(self.block_size)
-        self._floats = {name: array("d") for name in ("arrival", "service")}
-        self._integers = {
-            name: array("q")
-            for name in ("session", "input_tokens", "output_tokens", "subagent", "terminal")
-        }
+        self._columns = {name: array(code) for name, code in COLUMNS.items()}
 
-    def chain(
-        self, ids: np.ndarray, tokens: int, where: str, *, namespace: int = 0, start: int = -1
-    ) -> int:
-        """Insert a chain covering `tokens` tokens and return its terminal.
+    def chains(
+        self,
+        ids: np.ndarray,
+        lengths: np.ndarray,
+        tokens: Sequence[int],
+        where: Sequence[str],
+        *,
+        namespace: int = 0,
+        start: int = -1,
+    ) -> list[int]:
+        """Insert chains and return their terminals.
 
         Parameters
         ----------
-        ids : int64[k]
-            Block ids, root first; ``k`` is floor or ceil of tokens / block_size.
-        tokens : int
-            Tokens of these ids' text.
-        where : str
-            "file:line" for error messages.
+        ids : int64[]
+            Block ids of one chain after the other, each root first.
+        lengths : int64[k]
+            Blocks of each chain.
+        tokens : sequence of int
+            Tokens that each chain covers: its blocks are floor or ceil of tokens / block_size.
+        where : sequence of str
+            "file:line" of each for error messages.
         namespace, start : int
             As for `RadixBuilder.add`.
 
@@ -54,39 +71,26 @@ class TraceBuilder:
         TraceError
             If a block's tokens disagree with its first sighting.
         """
-        partial = tokens - (len(ids) - 1) * self.block_size
-        terminal = self._tree.add(ids, namespace, min(partial, self.block_size), start)
-        if terminal < -1:
+        size = self.block_size
+        tails = np.minimum(np.array(tokens, dtype=np.int64) - (lengths - 1) * size, size)
+        terminals = self._tree.add(ids, lengths, tails, namespace=namespace, start=start)
+        for at in np.flatnonzero(terminals < -1)[:1]:
             raise TraceError(
-                f"{where}: {DISAGREEMENTS[terminal]}; "
-                f"{tokens} tokens in {len(ids)} blocks of {self.block_size} (block size right?)"
+                f"{where[at]}: {DISAGREEMENTS[int(terminals[at])]}; "
+                f"{tokens[at]} tokens in {lengths[at]} blocks of {size} (block size right?)"
             )
-        return terminal
+        return terminals.tolist()
 
-    def request(
-        self,
-        *,
-        arrival: float,
-        session: int,
-        input_tokens: int,
-        output_tokens: int,
-        service: float,
-        subagent: bool,
-        terminal: int,
-    ) -> None:
-        """Append one request; call in reading order."""
-        self._floats["arrival"].append(arrival)
-        self._floats["service"].append(service)
-        self._integers["session"].append(session)
-        self._integers["input_tokens"].append(input_tokens)
-        self._integers["output_tokens"].append(output_tokens)
-        self._integers["subagent"].append(subagent)
-        self._integers["terminal"].append(terminal)
+    def requests(self, **columns: Sequence[Any]) -> None:
+        """Append requests; call in reading order.
 
-    @property
-    def session_column(self) -> np.ndarray:
-        """int64[n]: sessions so far, in reading order."""
-        return np.array(self._integers["session"], dtype=np.int64)
+        Parameters
+        ----------
+        **columns
+            Every column of `COLUMNS`, all of one length.
+        """
+        for name, column in self._columns.items():
+            column.extend(columns[name])
 
     def finish(
         self,
@@ -108,10 +112,10 @@ class TraceBuilder:
             Seconds to add to the arrivals.
         """
         tree, index = self._tree.finish()
-        arrival = np.array(self._floats["arrival"], dtype=np.float64)
+        columns = {name: np.array(column) for name, column in self._columns.items()}
+        arrival, session = columns["arrival"], columns["session"]
         if shift is not None:
             arrival = arrival + shift
-        session = self.session_column
         order = np.arange(len(arrival))
         if session_rank is not None:
             session = session_rank[session]
@@ -122,7 +126,6 @@ class TraceBuilder:
                 f"{moved} requests came earlier than a row above them and were sorted by arrival."
             )
         rows = np.lexsort((order, arrival))
-        terminal = index[np.array(self._integers["terminal"], dtype=np.int64)]
         return Trace(
             name=name,
             block_size=self.block_size,
@@ -130,11 +133,11 @@ class TraceBuilder:
             arrival=arrival[rows],
             order=order[rows].astype(np.int32),
             session=session[rows].astype(np.int32),
-            input_tokens=np.array(self._integers["input_tokens"], dtype=np.int64)[rows],
-            output_tokens=np.array(self._integers["output_tokens"], dtype=np.int64)[rows],
-            service=np.array(self._floats["service"], dtype=np.float64)[rows],
-            subagent=np.array(self._integers["subagent"], dtype=np.int64)[rows].astype(bool),
-            terminal=terminal[rows],
+            input_tokens=columns["input_tokens"][rows],
+            output_tokens=columns["output_tokens"][rows],
+            service=columns["service"][rows],
+            subagent=columns["subagent"][rows].astype(bool),
+            terminal=index[columns["terminal"][rows]],
             tree=tree,
             notes=tuple(self.notes),
         )

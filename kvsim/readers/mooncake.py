@@ -5,13 +5,13 @@ A line a request: `timestamp` (ms), `input_length`, `output_length` (tokens),
 """
 
 from collections.abc import Callable, Iterator
-from math import isfinite
+from math import isfinite, nan
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
-from kvsim.readers.builder import TraceBuilder
+from kvsim.readers.builder import LIMIT, TraceBuilder
 from kvsim.readers.ids import BlockIds
 from kvsim.readers.source import BOM, DAMAGE, Source, decode_error
 from kvsim.trace import Trace, TraceError
@@ -103,32 +103,31 @@ class _MooncakeReader:
         if new is None or new < 1:
             raise TraceError(f"{where}: input_length is {new}; it must be at least 1 token")
         output = _either(where, "output_length", row.output_length, row.output_tokens) or 0
-        if output < 0:
-            raise TraceError(f"{where}: output_length is {output}; it must not be negative")
+        if not 0 <= output < LIMIT:
+            raise TraceError(
+                f"{where}: output_length is {output}; it must be 0 or more, below 2^63"
+            )
         session = self._session(row, where)
         arrival, before, above = self.previous.get(session, (None, 0, -1))
         arrival = self._arrival(row, arrival, where)
         if self.rows != "incremental":
             before, above = 0, -1
-        try:
-            ids = self.ids.parse(row.hash_ids or b"[]")
-        except TraceError as error:
-            raise TraceError(f"{where}: {error}") from error
+        ids, lengths = self.ids.parse([row.hash_ids or b"[]"], [where])
         expected = -(-new // self.builder.block_size)
         if len(ids) != expected:
             raise TraceError(
                 f"{where}: {len(ids)} hash_ids for input_length {new}; blocks of "
                 f"{self.builder.block_size} tokens need exactly {expected}"
             )
-        terminal = self.builder.chain(ids, new, where, start=above)
-        self.builder.request(
-            arrival=arrival,
-            session=session,
-            input_tokens=before + new,
-            output_tokens=output,
-            service=float("nan"),
-            subagent=False,
-            terminal=terminal,
+        [terminal] = self.builder.chains(ids, lengths, [new], [where], start=above)
+        self.builder.requests(
+            arrival=[arrival],
+            session=[session],
+            input_tokens=[before + new],
+            output_tokens=[output],
+            service=[nan],
+            subagent=[False],
+            terminal=[terminal],
         )
         if session >= 0:
             self.previous[session] = (arrival, before + new, terminal)

@@ -8,21 +8,25 @@ at least its marker's, decided once a file.
 
 import hashlib
 import tarfile
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from math import isfinite
+from math import nan
 from pathlib import Path
 
 import msgspec
 import numpy as np
+from xxhash import xxh3_128
 
-from kvsim.readers.builder import TraceBuilder
+from kvsim.readers.builder import LIMIT, TraceBuilder
 from kvsim.readers.ids import BlockIds
 from kvsim.readers.mooncake import lines
 from kvsim.readers.source import BOM, CHUNK, DAMAGE, Source, decode_error
 from kvsim.trace import Trace, TraceError
 
 BLOCK_SIZE = 64  # of all published sets, where a session does not say
+AHEAD = 4  # sessions unpacked while one is added
+BATCH = 1 << 18  # bytes of ids that are parsed together
 
 
 class Request(msgspec.Struct, rename={"input": "in", "output": "out"}):
@@ -107,12 +111,20 @@ def read_weka(
 
 
 def _ahead(documents: Iterator[tuple[str, int, bytes]]) -> Iterator[tuple[str, int, bytes]]:
-    """Yield the documents, unpacking the next one meanwhile."""
+    """Yield the documents, unpacking the next ones meanwhile."""
     with ThreadPoolExecutor(1) as thread:
-        following = thread.submit(next, documents, None)
-        while document := following.result():
-            following = thread.submit(next, documents, None)
+        following = deque(thread.submit(next, documents, None) for _ in range(AHEAD))
+        while document := following.popleft().result():
+            following.append(thread.submit(next, documents, None))
             yield document
+
+
+def _anonymous(text: bytes, own: bytes) -> bytes:
+    """Return the digest of a session's text without its id."""
+    at = text.find(own)
+    digest = xxh3_128(memoryview(text)[:at])  # texts are large, so none is copied
+    digest.update(memoryview(text)[at + len(own) :])
+    return digest.digest()
 
 
 def documents(
@@ -211,54 +223,48 @@ class _WekaReader:
             return
         self.names.append(sort_key)
         namespace = len(self.names) if session.hash_id_scope == "local" else 0
-        for flat in _flatten(session.requests, name, file, 0.0, False):
-            self._add_request(flat, namespace)
+        for batch in _batches(_flatten(session.requests, name, file, 0.0, False)):
+            self._add_requests(batch, namespace)
 
     def _repeats(self, session: Session, sort_key: bytes, text: bytes) -> bool:
-        own = bytes(session.id)
-        text = text.strip()
-        at = text.find(own)
-        anonymous = hashlib.sha256(memoryview(text)[:at])  # texts are large, so none is copied
-        anonymous.update(memoryview(text)[at + len(own) :])
-        first = self.of_digest.setdefault(anonymous.digest(), len(self.names))
+        anonymous = _anonymous(text.strip(), bytes(session.id))
+        first = self.of_digest.setdefault(anonymous, len(self.names))
         if first == len(self.names):
             return False
         self.repeats += 1
         self.names[first] = min(self.names[first], sort_key)
         return True
 
-    def _add_request(self, flat: Flat, namespace: int) -> None:
-        request, where, size = flat.request, flat.where, self.builder.block_size
-        service = request.api_time
-        for field, value in (("t", request.t), ("in", request.input), ("out", request.output)):
-            if not isfinite(value) or value < 0:
-                raise TraceError(f"{where}: {field} is {value}; it must not be negative")
-        if service is not None and (not isfinite(service) or service < 0):
-            raise TraceError(f"{where}: api_time is {service}; it must be at least 0 s")
-        try:
-            ids = self.ids.parse(request.hash_ids or b"[]")
-        except TraceError as error:
-            raise TraceError(f"{where}: {error}") from error
-        floor, ceil = request.input // size, -(-request.input // size)
-        if len(ids) not in (floor, ceil):
-            raise TraceError(
-                f"{where}: {len(ids)} hash_ids for in {request.input}; blocks of {size} tokens "
-                f"need {floor} (full blocks only) or {ceil}"
-            )
-        tokens = min(request.input, len(ids) * size)
-        self.file.append(flat.file)
-        self.marker.append(flat.marker)
-        if flat.subagent:
-            below = request.t < flat.marker
-            self.nested_time[flat.file] = self.nested_time.get(flat.file, False) or below
-        self.builder.request(
-            arrival=request.t,
-            session=len(self.names) - 1,
-            input_tokens=request.input,
-            output_tokens=request.output,
-            service=float("nan") if service is None else service,
-            subagent=flat.subagent,
-            terminal=self.builder.chain(ids, tokens, where, namespace=namespace),
+    def _add_requests(self, batch: list[Flat], namespace: int) -> None:
+        size = self.builder.block_size
+        requests = [flat.request for flat in batch]
+        where = [flat.where for flat in batch]
+        arrays = [request.hash_ids or b"[]" for request in requests]
+        ids, lengths = self.ids.parse(arrays, where)
+        tokens = []
+        for flat, blocks in zip(batch, lengths.tolist(), strict=True):
+            _check(flat)
+            input_tokens = flat.request.input
+            floor, ceil = input_tokens // size, -(-input_tokens // size)
+            if blocks not in (floor, ceil):
+                raise TraceError(
+                    f"{flat.where}: {blocks} hash_ids for in {input_tokens}; blocks of {size} "
+                    f"tokens need {floor} (full blocks only) or {ceil}"
+                )
+            tokens.append(min(input_tokens, blocks * size))
+            if flat.subagent:
+                below = flat.request.t < flat.marker
+                self.nested_time[flat.file] = self.nested_time.get(flat.file, False) or below
+        self.file += [flat.file for flat in batch]
+        self.marker += [flat.marker for flat in batch]
+        self.builder.requests(
+            arrival=[request.t for request in requests],
+            session=[len(self.names) - 1] * len(batch),
+            input_tokens=[request.input for request in requests],
+            output_tokens=[request.output for request in requests],
+            service=[nan if r.api_time is None else r.api_time for r in requests],
+            subagent=[flat.subagent for flat in batch],
+            terminal=self.builder.chains(ids, lengths, tokens, where, namespace=namespace),
         )
 
     def finish(self, name: str, source_hash: str, nested: str | None) -> Trace:
@@ -288,3 +294,29 @@ def _flatten(
             yield from _flatten(inner, f"{where}, sub-agent", file, marker + request.t, True)
         else:
             yield Flat(request, where, file, marker, subagent)
+
+
+def _batches(flats: Iterator[Flat]) -> Iterator[list[Flat]]:
+    """Yield the calls in lists whose ids are parsed together."""
+    batch: list[Flat] = []
+    size = 0
+    for flat in flats:
+        batch.append(flat)
+        size += len(flat.request.hash_ids)
+        if size >= BATCH:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _check(flat: Flat) -> None:
+    request = flat.request
+    for field, value in (
+        ("t", request.t),
+        ("in", request.input),
+        ("out", request.output),
+        ("api_time", request.api_time or 0),
+    ):
+        if not 0 <= value < LIMIT:
+            raise TraceError(f"{flat.where}: {field} is {value}; it must be 0 or more, below 2^63")
