@@ -51,9 +51,12 @@ REQUEST = np.dtype(
         ("session", "i4"),
         ("terminal", "i4"),
         ("subagent", "?"),
+        ("hit_blocks", "i8"),  # counted as the request is replayed
+        ("hit_tokens", "i8"),
     ],
     align=True,
 )
+HITS = ("hit_blocks", "hit_tokens")
 # A candidate for eviction; the one with the smallest (key, recency) goes first.
 ENTRY = np.dtype([("key", "f8"), ("recency", "i8"), ("stamp", "i8"), ("node", "i4")], align=True)
 
@@ -74,7 +77,7 @@ class Cache(NamedTuple):
     requests : REQUEST[n]
     counts : int64[]
         Indexed by ``USED, INSERTED, EVICTED, EXPIRED`` (blocks) and internals.
-    path : int32[]
+    path : int64[]
         Nodes of the request in process, deepest first.
     capacity, block_size : int
         Blocks; tokens.
@@ -122,18 +125,21 @@ class Rules(NamedTuple):
 
     flat: bool
     pinning: bool
-    root_oldest: bool
+    turned: int  # bits of a depth that recency sees turned round
     set_hits: bool
     deepest_only: bool
+    plain: bool
     candidates: int
     rerank: int
     uniform: bool
+    expires: bool
     ttl: float
     ranks: bool
     tells_request: bool
     tells_touch: bool
     tells_removal: bool
     takes: bool
+    turns: bool
     queues: int
 
 
@@ -155,7 +161,7 @@ CACHE_TYPE = types.NamedTuple(
     (
         *(from_dtype(record)[::1] for record in (NODE, RUN, REQUEST)),
         types.int64[::1],
-        types.int32[::1],
+        types.int64[::1],
         types.int64,
         types.int64,
         types.boolean,
@@ -172,23 +178,30 @@ SIGNATURES = Hooks(
     take=types.int64(STATE_TYPE, CACHE_TYPE, types.int64, types.int64, types.int64),
     turn=types.int64(STATE_TYPE, CACHE_TYPE, types.int64),
 )
-RULES_TYPE = types.NamedTuple(
-    (*[types.boolean] * 5, types.int64, types.int64, types.boolean, types.float64)
-    + (types.boolean,) * 5
-    + (types.int64,),
-    Rules,
-)
+SCALARS = {bool: types.boolean, int: types.int64, float: types.float64}
+RULES_TYPE = types.NamedTuple([SCALARS[of] for of in Rules.__annotations__.values()], Rules)
 HOOK_TYPES = [types.FunctionType(signature) for signature in SIGNATURES]
 HEAP_TYPE = from_dtype(ENTRY)[:, ::1]
-# Of `_rank_all_with`, which is compiled with a policy's `rank` in it, and of `_best_of_oldest`.
-# Most runs need neither, so the loop takes them by pointer and is compiled without them.
+# Of `_rank_all_with`, which is compiled with a policy's `rank` in it, `_find` and `_expire`.
+# Most runs need none of them, so the loop takes them by pointer and is compiled without them.
 RANK_ALL = types.void(STATE_TYPE, CACHE_TYPE, HEAP_TYPE, types.int64)
-CHOOSE = types.int64(
+FIND = types.int64(
     STATE_TYPE,
     CACHE_TYPE,
     HEAP_TYPE,
     HOOK_TYPES[0],
+    HOOK_TYPES[5],
+    types.FunctionType(RANK_ALL),
+    RULES_TYPE,
+    types.boolean,
     types.int64,
+)
+EXPIRE = types.int64(
+    STATE_TYPE,
+    CACHE_TYPE,
+    HEAP_TYPE,
+    HOOK_TYPES[0],
+    HOOK_TYPES[3],
     RULES_TYPE,
     types.int64,
     types.int64,
@@ -438,33 +451,41 @@ def replay(
         trace = trace.expand()
     state = policy.setup(trace, capacity, seed, **parameters)
     cache = _new_cache(trace, capacity, switches.eviction == "flat")
+    candidates = switches.candidates if policy.rank else 0
+    rerank = 0 if candidates else RERANK[policy.rerank]
     rules = Rules(
         flat=switches.eviction == "flat",
         pinning=switches.pinning,
-        root_oldest=switches.touch_order == "root-oldest",
+        turned=0 if switches.touch_order == "root-oldest" else 2**31 - 1,
         set_hits=switches.hits == "set",
         deepest_only=switches.touch == "deepest",
-        candidates=switches.candidates if policy.rank else 0,
-        rerank=0 if switches.candidates else RERANK[policy.rerank],
+        plain=rerank == 0 and policy.turn is None and candidates < 2,
+        candidates=candidates,
+        rerank=rerank,
         uniform=policy.uniform,
+        expires=ttl is not None,
         ttl=np.inf if ttl is None else float(ttl),
-        ranks=policy.rank is not None,
+        # Sampled candidates stand in one queue in order of recency; ranks come at eviction.
+        ranks=policy.rank is not None and candidates == 0,
         tells_request=policy.on_request is not None,
         tells_touch=policy.on_touch is not None,
         tells_removal=policy.on_remove is not None,
         takes=policy.take is not None,
-        queues=QUEUES if policy.turn else 1,
+        turns=policy.turn is not None,
+        queues=QUEUES if policy.turn and candidates == 0 else 1,
     )
     # Beyond 2 m entries stale ones are dropped; one request adds at most 2 m.
     heap = np.empty((rules.queues, 4 * len(cache.nodes) + 32), dtype=ENTRY)
-    hits = np.zeros((2, trace.requests), dtype=np.int64)
-    _loop()(cache, state, *compiled(policy, rules.candidates > 1), rules, heap, hits)
+    find = _pointed(FIND, None if rules.plain else _find)
+    expire = _pointed(EXPIRE, _expire if rules.expires else None)
+    _loop()(cache, state, *compiled(policy), find, expire, rules, heap)
     flow = {
         "inserted_blocks": int(cache.counts[INSERTED]),
         "evicted_blocks": int(cache.counts[EVICTED]),
         "expired_blocks": int(cache.counts[EXPIRED]),
     }
-    return cap_hits(trace, counted(policy.name, capacity, hits[0], hits[1], **flow), capped)
+    blocks, tokens = (cache.requests[name].copy() for name in HITS)
+    return cap_hits(trace, counted(policy.name, capacity, blocks, tokens, **flow), capped)
 
 
 def order_of(*queues: int) -> int:
@@ -473,7 +494,7 @@ def order_of(*queues: int) -> int:
 
 
 @cache
-def compiled(policy: Policy, sampled: bool) -> tuple[Any, ...]:
+def compiled(policy: Policy) -> tuple[Any, ...]:
     """Compile a policy's functions; the loop that calls them is compiled once for all."""
     hooks = []
     for name, signature in zip(Hooks._fields, SIGNATURES, strict=True):
@@ -482,11 +503,11 @@ def compiled(policy: Policy, sampled: bool) -> tuple[Any, ...]:
         except Exception as error:  # Numba passes on what went wrong inside, of any type
             what = f"{type(error).__name__}: {' '.join(str(error).split())}"
             raise TraceError(f"policy {policy.name}: {name} does not compile: {what}") from error
-    ranks = not sampled and policy.rerank != "touch"
-    rank_all = _pointed(RANK_ALL, _rank_all_with(hooks[0]) if ranks else None)
-    return (*hooks, rank_all, _pointed(CHOOSE, _best_of_oldest if sampled else None))
+    ranks = policy.rerank != "touch"
+    return (*hooks, _pointed(RANK_ALL, _rank_all_with(hooks[0]) if ranks else None))
 
 
+@cache
 def _pointed(signature: Any, function: Callable[..., Any] | None) -> Any:
     """Compile a function that the loop calls by pointer; None stands for one it never calls."""
     if function is None:
@@ -532,11 +553,8 @@ def _rank_all_with(rank: Callable[..., float]) -> Callable[..., None]:
 
 @lru_cache(maxsize=1)
 def _loop() -> Callable[..., None]:
-    pointers = [types.FunctionType(signature) for signature in (RANK_ALL, CHOOSE)]
-    hits = types.int64[:, ::1]
-    signature = types.void(
-        CACHE_TYPE, STATE_TYPE, *HOOK_TYPES, *pointers, RULES_TYPE, HEAP_TYPE, hits
-    )
+    pointers = [types.FunctionType(signature) for signature in (RANK_ALL, FIND, EXPIRE)]
+    signature = types.void(CACHE_TYPE, STATE_TYPE, *HOOK_TYPES, *pointers, RULES_TYPE, HEAP_TYPE)
     options = {**INNER, "no_cpython_wrapper": False}
     return njit(signature, cache=True, nogil=True, **options)(_replay)  # type: ignore[no-any-return]
 
@@ -567,7 +585,7 @@ def cap_hits(trace: Trace, result: Result, switches: Switches) -> Result:
 
 def _new_cache(trace: Trace, capacity: int, flat: bool) -> Cache:
     requests = np.zeros(trace.requests, dtype=REQUEST)
-    for name in REQUEST.names or ():
+    for name in set(REQUEST.names or ()) - set(HITS):
         requests[name] = getattr(trace, name)
     nodes = np.zeros(len(trace.tree.parent), dtype=NODE)
     for name in trace.tree._fields:
@@ -582,7 +600,7 @@ def _new_cache(trace: Trace, capacity: int, flat: bool) -> Cache:
         runs=runs,
         requests=requests,
         counts=counts,
-        path=np.empty(int(trace.chain_blocks.max(initial=0)), dtype=np.int32),
+        path=np.empty(int(trace.chain_blocks.max(initial=0)), dtype=np.int64),
         capacity=capacity,
         block_size=trace.block_size,
         flat=flat,
@@ -599,34 +617,21 @@ def _replay(
     take,
     turn,
     rank_all,
-    choose,
+    find,
+    expire,
     rules,
     heap,
-    hits,
 ):
     # One function, with its parts inlined: a call that passes arrays costs more than its work.
+    # Conditions are joined by & and |: every `and` is a branch more, which takes long to compile.
     nodes, runs, requests, counts = cache.nodes, cache.runs, cache.requests, cache.counts
     path, capacity, block_size = cache.path, cache.capacity, cache.block_size
-    # Sampled candidates stand in one queue, in order of recency.
-    queues = 1 if rules.candidates > 0 else rules.queues
     oldest = 0  # first request whose blocks may not have expired yet
     for now in range(len(requests)):
         request = requests[now]
         # 1. Expire.
-        while request.arrival - requests[oldest].arrival > rules.ttl:
-            node = np.int64(requests[oldest].terminal)
-            while node >= 0:
-                block = nodes[node]
-                above = np.int64(block.parent)
-                if block.resident > 0 and block.last == oldest:
-                    blocks = np.int64(block.resident)
-                    _remove(nodes, runs, counts, block, blocks, EXPIRED)
-                    if rules.tells_removal:
-                        on_remove(state, cache, node, blocks, now, True)
-                    if above >= 0:
-                        _offer(cache, nodes, counts, heap, state, rank, rules, above, now)
-                node = above
-            oldest += 1
+        if rules.expires:
+            oldest = expire(state, cache, heap, rank, on_remove, rules, oldest, now)
         # 2. Look up; 3. pin.
         levels = 0
         missing = 0
@@ -641,9 +646,9 @@ def _replay(
             missing += absent
             if absent > 0:
                 reached = node
-            elif rules.set_hits and rules.pinning:
-                hits[0, now] += 1
-                hits[1, now] += block.tail_tokens
+            elif rules.set_hits & rules.pinning:
+                request.hit_blocks += 1
+                request.hit_tokens += block.tail_tokens
             node = np.int64(block.parent)
         leading = np.int64(0)  # blocks of the resident prefix
         if reached >= 0:
@@ -651,10 +656,10 @@ def _replay(
             resident = np.int64(block.resident)
             leading = block.depth + resident
             if not rules.set_hits:
-                hits[0, now] = leading
-                hits[1, now] = block.tokens_above + resident * block_size
+                request.hit_blocks = leading
+                request.hit_tokens = block.tokens_above + resident * block_size
                 if resident == block.length:
-                    hits[1, now] += block.tail_tokens - block_size
+                    request.hit_tokens += block.tail_tokens - block_size
         if rules.tells_request:
             on_request(state, cache, now, leading)
         # With pins the whole path is one group. Without, each level is one, visited twice:
@@ -668,31 +673,22 @@ def _replay(
                 last = first + 1
                 block = nodes[path[first]]
                 missing = 1 - block.resident
-                if inserting and missing == 0 and rules.set_hits:
-                    hits[0, now] += 1
-                    hits[1, now] += block.tail_tokens
-                if inserting != (missing == 1) or (
-                    not inserting and rules.deepest_only and first > 0
-                ):
+                if inserting & (missing == 0) & rules.set_hits:
+                    request.hit_blocks += 1
+                    request.hit_tokens += block.tail_tokens
+                skipped = (not inserting) & rules.deepest_only & (first > 0)
+                if (inserting != (missing == 1)) | skipped:
                     continue
             # 4. Make room.
-            rerank = missing > capacity - counts[USED] and rules.rerank > counts[STEADY]
+            fresh = True
             while missing > capacity - counts[USED]:
-                if rerank:
-                    rank_all(state, cache, heap, now)
-                    rerank = rules.rerank == 2
-                order = turn(state, cache, now) if rules.queues > 1 else 0
-                victim = np.int64(-1)
-                for position in range(queues):
-                    queue = order >> 2 * position & 3 if queues > 1 else 0
-                    while counts[ENTRIES + queue] > 0 and victim < 0:
-                        node, stamp = _pop(heap, counts, queue)
-                        if _evictable(nodes[node], rules, stamp, now):
-                            victim = node
+                if rules.plain:
+                    victim = _next_leaf(nodes, counts, heap, 0, rules, now)
+                else:
+                    victim = find(state, cache, heap, rank, turn, rank_all, rules, fresh, now)
+                    fresh = False
                 if victim < 0:
                     break
-                if rules.candidates > 1:
-                    victim = choose(state, cache, heap, rank, order, rules, victim, now)
                 block = nodes[victim]
                 blocks = np.int64(1)
                 if rules.uniform:
@@ -711,8 +707,8 @@ def _replay(
             # 5. Insert, root first, as many as fit.
             room = min(missing, capacity - counts[USED])
             level = last - 1
-            while room > 0 and level >= first:
-                node = np.int64(path[level])
+            while (room > 0) & (level >= first):
+                node = path[level]
                 block = nodes[node]
                 blocks = min(room, block.length - block.resident)
                 if blocks > 0:
@@ -721,28 +717,92 @@ def _replay(
                 level -= 1
             # 6. Touch.
             start = first
-            for level in range(first, last):
-                block = nodes[path[level]]
-                if rules.deepest_only and level > 0 and not _new(runs, block, now):
-                    if rules.tells_touch and start < level:
-                        on_touch(state, cache, start, level, now)
-                    start = level + 1
-                else:
+            for level in range(first, last + 1):  # one more, which ends the last stretch
+                skipped = level == last
+                if not skipped:
+                    block = nodes[path[level]]
+                    skipped = rules.deepest_only & (level > 0) & (not _new(runs, block, now))
+                if not skipped:
                     block.last = now
                     block.uses += 1
-            if rules.tells_touch and start < last:
-                on_touch(state, cache, start, last, now)
+                else:
+                    if rules.tells_touch & (start < level):
+                        on_touch(state, cache, start, level, now)
+                    start = level + 1
             # 7. Unpin.
             for level in range(first, last):
-                node = np.int64(path[level])
+                node = path[level]
                 if nodes[node].resident > 0:
                     _offer(cache, nodes, counts, heap, state, rank, rules, node, now)
                     if not rules.flat:
                         break  # the nodes above have a resident child
-        for queue in range(queues):
+        for queue in range(rules.queues):
             if counts[ENTRIES + queue] > 2 * len(nodes) + 16:
-                _drop_stale(nodes, rules.flat, heap[queue], counts, queue)
-                _heapify(heap[queue], counts[ENTRIES + queue])
+                _drop_stale(nodes, rules.flat, heap, counts, queue)
+
+
+def _find(state, cache, heap, rank, turn, rank_all, rules, fresh, now):
+    """Return the victim, -1 for none, where it is not just the next leaf of one queue."""
+    nodes, counts = cache.nodes, cache.counts
+    if rules.rerank == 2 or (fresh and rules.rerank > counts[STEADY]):
+        rank_all(state, cache, heap, now)
+    order = turn(state, cache, now) if rules.turns else 0
+    if rules.candidates > 0:
+        return _best_of_oldest(state, cache, heap, rank, order, rules, now)
+    victim = np.int64(-1)
+    for position in range(rules.queues):
+        if victim < 0:
+            queue = order >> 2 * position & 3
+            victim = _next_leaf(nodes, counts, heap, queue, rules, now)
+    return victim
+
+
+@njit(inline="always")
+def _best_of_oldest(state, cache, heap, rank, order, rules, now):
+    """Return the best of the k least recently used leaves, -1 if there is none."""
+    nodes, counts = cache.nodes, cache.counts
+    node = _next_leaf(nodes, counts, heap, 0, rules, now)
+    best = node
+    best_key = np.inf
+    # The leaves drawn stand where the heap ended, the first one highest.
+    end = counts[ENTRIES]
+    drawn = 0
+    while node >= 0:
+        key = _in_turn(rank(state, cache, node, now), order, rules)
+        if key < best_key:  # the older one wins a tie
+            best, best_key = node, key
+        heap[0, end - drawn].node = node
+        drawn += 1
+        node = np.int64(-1)
+        if drawn < rules.candidates:
+            node = _next_leaf(nodes, counts, heap, 0, rules, now)
+    for slot in range(end - drawn + 1, end + 1):
+        node = np.int64(heap[0, slot].node)
+        if node != best:
+            counts[STAMP] += 1
+            nodes[node].stamp = counts[STAMP]
+            _push(heap, counts, 0, 0.0, _recency(nodes[node], rules), counts[STAMP], node)
+    return best
+
+
+def _expire(state, cache, heap, rank, on_remove, rules, oldest, now):
+    """Take out what requests from `oldest` on left that has expired; return the next `oldest`."""
+    nodes, runs, requests, counts = cache.nodes, cache.runs, cache.requests, cache.counts
+    while requests[now].arrival - requests[oldest].arrival > rules.ttl:
+        node = np.int64(requests[oldest].terminal)
+        while node >= 0:
+            block = nodes[node]
+            above = np.int64(block.parent)
+            if block.resident > 0 and block.last == oldest:
+                blocks = np.int64(block.resident)
+                _remove(nodes, runs, counts, block, blocks, EXPIRED)
+                if rules.tells_removal:
+                    on_remove(state, cache, node, blocks, now, True)
+                if above >= 0:
+                    _offer(cache, nodes, counts, heap, state, rank, rules, above, now)
+            node = above
+        oldest += 1
+    return oldest
 
 
 @njit(inline="always")
@@ -786,27 +846,32 @@ def _insert(nodes, runs, counts, block, blocks, now):
 
 @njit(inline="always")
 def _new(runs, block, now):
-    return block.run >= 0 and runs[block.run].birth == now
+    return (block.run >= 0) & (runs[block.run].birth == now)
 
 
 @njit(inline="always")
 def _leaf(block, flat):
-    return block.resident > 0 and (flat or block.children == 0)
+    return (block.resident > 0) & (flat | (block.children == 0))
 
 
 @njit(inline="always")
-def _evictable(block, rules, stamp, now):
-    pinned = rules.pinning and block.pinned == now
-    return block.stamp == stamp and not pinned and _leaf(block, rules.flat)
+def _next_leaf(nodes, counts, heap, queue, rules, now):
+    """Take entries off a queue up to the first evictable leaf; return it, -1 for none."""
+    leaf = np.int64(-1)
+    while (counts[ENTRIES + queue] > 0) & (leaf < 0):
+        node, stamp = _pop(heap, counts, queue)
+        block = nodes[node]
+        pinned = rules.pinning & (block.pinned == now)
+        if (block.stamp == stamp) & (not pinned) & _leaf(block, rules.flat):
+            leaf = node
+    return leaf
 
 
 @njit(inline="always")
 def _recency(block, rules):
     """Return when a node's deepest resident block was used: request, then depth."""
     depth = np.int64(block.depth) + block.resident - 1
-    if not rules.root_oldest:
-        depth = (np.int64(1) << 31) - 1 - depth
-    return (np.int64(block.last) << 31) | depth
+    return (np.int64(block.last) << 31) | (depth ^ rules.turned)
 
 
 @njit(inline="always")
@@ -814,14 +879,14 @@ def _offer(cache, nodes, counts, heap, state, rank, rules, node, now):
     """Enter a node into the heap if it is a leaf; its older entry becomes stale."""
     block = nodes[node]
     if _leaf(block, rules.flat):
-        counts[STAMP] += 1
-        block.stamp = counts[STAMP]
+        stamp = counts[STAMP] + 1
+        counts[STAMP] = stamp
+        block.stamp = stamp
         key = 0.0
-        # With sampled candidates the heap is in order of recency; ranks come at eviction.
-        if rules.ranks and rules.candidates == 0:
-            key = rank(state, cache, np.int64(node), now)
+        if rules.ranks:
+            key = rank(state, cache, node, now)
         queue = np.int64(key / QUEUE) if rules.queues > 1 else 0
-        _push(heap, counts, queue, key, _recency(block, rules), counts[STAMP], np.int64(node))
+        _push(heap, counts, queue, key, _recency(block, rules), stamp, node)
 
 
 @part
@@ -882,14 +947,14 @@ def _sift_down(heap, i, moving, size):
 
 @part
 def _drop_stale(nodes, flat, heap, counts, queue):
-    """Take the entries out that are not a leaf's newest."""
-    kept = np.int64(0)
-    for i in range(counts[ENTRIES + queue]):
-        block = nodes[heap[i].node]
-        if block.stamp == heap[i].stamp and _leaf(block, flat):
-            heap[kept] = heap[i]
-            kept += 1
-    counts[ENTRIES + queue] = kept
+    """Take the entries out of a queue that are not a leaf's newest."""
+    entries, size = heap[queue], counts[ENTRIES + queue]
+    counts[ENTRIES + queue] = 0
+    for i in range(size):
+        entry = entries[i]
+        block = nodes[entry.node]
+        if (block.stamp == entry.stamp) & _leaf(block, flat):
+            _push(heap, counts, queue, entry.key, entry.recency, entry.stamp, np.int64(entry.node))
 
 
 @part
@@ -901,37 +966,10 @@ def _heapify(heap, size):
 @part
 def _in_turn(key, order, rules):
     """Return a rank that compares as queues take turns."""
-    if rules.queues == 1:
+    if not rules.turns:
         return key
     queue = np.int64(key / QUEUE)
     position = 0
     while order >> 2 * position & 3 != queue:
         position += 1
     return key + (position - queue) * QUEUE
-
-
-def _best_of_oldest(state, cache, heap, rank, order, rules, node, now):
-    """Return the best of the k least recently used leaves, `node` the first of them."""
-    nodes, counts = cache.nodes, cache.counts
-    best = node
-    best_key = _in_turn(rank(state, cache, node, now), order, rules)
-    # The leaves drawn stand where the heap ended, the last one lowest.
-    end = counts[ENTRIES]
-    heap[0, end].node = node
-    drawn = 1
-    while drawn < rules.candidates and counts[ENTRIES] > 0:
-        node, stamp = _pop(heap, counts, 0)
-        if not _evictable(nodes[node], rules, stamp, now):
-            continue
-        drawn += 1
-        key = _in_turn(rank(state, cache, node, now), order, rules)
-        if key < best_key:  # the older one wins a tie
-            best, best_key = node, key
-        heap[0, end - drawn + 1].node = node
-    for slot in range(end - drawn + 1, end + 1):
-        node = np.int64(heap[0, slot].node)
-        if node != best:
-            counts[STAMP] += 1
-            nodes[node].stamp = counts[STAMP]
-            _push(heap, counts, 0, 0.0, _recency(nodes[node], rules), counts[STAMP], node)
-    return best
