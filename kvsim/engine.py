@@ -12,6 +12,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numba import from_dtype, njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
 
 from kvsim.trace import Trace, TraceError
 
@@ -180,35 +182,51 @@ SIGNATURES = Hooks(
 )
 SCALARS = {bool: types.boolean, int: types.int64, float: types.float64}
 RULES_TYPE = types.NamedTuple([SCALARS[of] for of in Rules.__annotations__.values()], Rules)
-HOOK_TYPES = [types.FunctionType(signature) for signature in SIGNATURES]
 HEAP_TYPE = from_dtype(ENTRY)[:, ::1]
+INDEX = types.int64
 # Of `_rank_all_with`, which is compiled with a policy's `rank` in it, `_find` and `_expire`.
-# Most runs need none of them, so the loop takes them by pointer and is compiled without them.
-RANK_ALL = types.void(STATE_TYPE, CACHE_TYPE, HEAP_TYPE, types.int64)
-FIND = types.int64(
-    STATE_TYPE,
-    CACHE_TYPE,
-    HEAP_TYPE,
-    HOOK_TYPES[0],
-    HOOK_TYPES[5],
-    types.FunctionType(RANK_ALL),
-    RULES_TYPE,
-    types.boolean,
-    types.int64,
+# Most runs need none of them, so the loop is compiled without them and calls them by address.
+RANK_ALL = types.void(STATE_TYPE, CACHE_TYPE, HEAP_TYPE, INDEX)
+FIND = INDEX(
+    STATE_TYPE, CACHE_TYPE, HEAP_TYPE, INDEX, INDEX, INDEX, RULES_TYPE, types.boolean, INDEX
 )
-EXPIRE = types.int64(
-    STATE_TYPE,
-    CACHE_TYPE,
-    HEAP_TYPE,
-    HOOK_TYPES[0],
-    HOOK_TYPES[3],
-    RULES_TYPE,
-    types.int64,
-    types.int64,
-)
+EXPIRE = INDEX(STATE_TYPE, CACHE_TYPE, HEAP_TYPE, INDEX, INDEX, RULES_TYPE, INDEX, INDEX)
 # Parts of compiled functions, which Python does not call.
 INNER: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "_nrt": False}
 part = njit(**INNER)
+
+
+def _caller(signature: Any) -> Any:
+    """Return a compiled function ``(address, *arguments)`` that calls code of this signature.
+
+    Numba's own pointers to functions do it in three ways at every call, and most of the time that
+    the loop takes to compile goes into calls.
+    """
+
+    @intrinsic
+    def call(typing_context, address, *arguments):  # type: ignore[no-untyped-def]
+        def generate(context, builder, _, values):  # type: ignore[no-untyped-def]
+            kind = context.call_conv.get_function_type(signature.return_type, signature.args)
+            status, result = context.call_conv.call_function(
+                builder,
+                builder.inttoptr(values[0], kind.as_pointer()),
+                signature.return_type,
+                signature.args,
+                cgutils.unpack_tuple(builder, values[1]),
+            )
+            with cgutils.if_unlikely(builder, status.is_error):
+                context.call_conv.return_status_propagate(builder, status)
+            return result
+
+        return signature.return_type(INDEX, types.StarArgTuple(signature.args)), generate
+
+    return call
+
+
+call_rank, call_on_request, call_on_touch, call_on_remove, call_take, call_turn = map(
+    _caller, SIGNATURES
+)
+call_rank_all, call_find, call_expire = map(_caller, (RANK_ALL, FIND, EXPIRE))
 
 
 def new_state(
@@ -476,8 +494,8 @@ def replay(
     )
     # Beyond 2 m entries stale ones are dropped; one request adds at most 2 m.
     heap = np.empty((rules.queues, 4 * len(cache.nodes) + 32), dtype=ENTRY)
-    find = _pointed(FIND, None if rules.plain else _find)
-    expire = _pointed(EXPIRE, _expire if rules.expires else None)
+    find = _address_of(FIND, None if rules.plain else _find)
+    expire = _address_of(EXPIRE, _expire if rules.expires else None)
     _loop()(cache, state, *compiled(policy), find, expire, rules, heap)
     flow = {
         "inserted_blocks": int(cache.counts[INSERTED]),
@@ -494,43 +512,36 @@ def order_of(*queues: int) -> int:
 
 
 @cache
-def compiled(policy: Policy) -> tuple[Any, ...]:
-    """Compile a policy's functions; the loop that calls them is compiled once for all."""
-    hooks = []
+def compiled(policy: Policy) -> tuple[int, ...]:
+    """Return the addresses of a policy's compiled hooks, and of what ranks all its leaves anew."""
+    addresses = []
     for name, signature in zip(Hooks._fields, SIGNATURES, strict=True):
         try:
-            hooks.append(_pointed(signature, getattr(policy, name)))
+            addresses.append(_address_of(signature, getattr(policy, name)))
         except Exception as error:  # Numba passes on what went wrong inside, of any type
             what = f"{type(error).__name__}: {' '.join(str(error).split())}"
             raise TraceError(f"policy {policy.name}: {name} does not compile: {what}") from error
-    ranks = policy.rerank != "touch"
-    return (*hooks, _pointed(RANK_ALL, _rank_all_with(hooks[0]) if ranks else None))
+    rank_all = None
+    if policy.rank and policy.rerank != "touch":
+        rank_all = _rank_all_with(_compile(SIGNATURES.rank, policy.rank))
+    return (*addresses, _address_of(RANK_ALL, rank_all))
+
+
+def _address_of(signature: Any, function: Callable[..., Any] | None) -> int:
+    """Compile a function that the loop calls by address; None, which it never calls, has 0."""
+    if function is None:
+        return 0
+    [code] = _compile(signature, function).overloads.values()
+    address: int = code.library.get_pointer_to_function(code.fndesc.llvm_func_name)
+    return address
 
 
 @cache
-def _pointed(signature: Any, function: Callable[..., Any] | None) -> Any:
-    """Compile a function that the loop calls by pointer; None stands for one it never calls."""
-    if function is None:
-        return Uncalled(signature)
+def _compile(signature: Any, function: Callable[..., Any]) -> Any:
     # Code comes back from the disk only if its module can be imported, and a closure never does.
     kept = function.__module__.startswith("kvsim.") and function.__closure__ is None
     options: dict[str, Any] = {"cache": kept, "no_cpython_wrapper": True, "_nrt": False}
     return njit(signature, **options)(function)
-
-
-class Uncalled(types.WrapperAddressProtocol):
-    """A pointer of the given signature to nowhere."""
-
-    def __init__(self, signature: Any) -> None:
-        self.given = signature
-
-    def signature(self) -> Any:
-        """Return the signature."""
-        return self.given
-
-    def __wrapper_address__(self) -> int:
-        """Return the address: not 0, which Numba refuses, but no code either."""
-        return 1
 
 
 def _rank_all_with(rank: Callable[..., float]) -> Callable[..., None]:
@@ -553,8 +564,7 @@ def _rank_all_with(rank: Callable[..., float]) -> Callable[..., None]:
 
 @lru_cache(maxsize=1)
 def _loop() -> Callable[..., None]:
-    pointers = [types.FunctionType(signature) for signature in (RANK_ALL, FIND, EXPIRE)]
-    signature = types.void(CACHE_TYPE, STATE_TYPE, *HOOK_TYPES, *pointers, RULES_TYPE, HEAP_TYPE)
+    signature = types.void(CACHE_TYPE, STATE_TYPE, *[INDEX] * 9, RULES_TYPE, HEAP_TYPE)
     options = {**INNER, "no_cpython_wrapper": False}
     return njit(signature, cache=True, nogil=True, **options)(_replay)  # type: ignore[no-any-return]
 
@@ -631,7 +641,7 @@ def _replay(
         request = requests[now]
         # 1. Expire.
         if rules.expires:
-            oldest = expire(state, cache, heap, rank, on_remove, rules, oldest, now)
+            oldest = call_expire(expire, state, cache, heap, rank, on_remove, rules, oldest, now)
         # 2. Look up; 3. pin.
         levels = 0
         missing = 0
@@ -661,7 +671,7 @@ def _replay(
                 if resident == block.length:
                     request.hit_tokens += block.tail_tokens - block_size
         if rules.tells_request:
-            on_request(state, cache, now, leading)
+            call_on_request(on_request, state, cache, now, leading)
         # With pins the whole path is one group. Without, each level is one, visited twice:
         # going up what is resident is touched, coming down what is absent is inserted.
         for visit in range(1 if rules.pinning else 2 * levels):
@@ -685,7 +695,9 @@ def _replay(
                 if rules.plain:
                     victim = _next_leaf(nodes, counts, heap, 0, rules, now)
                 else:
-                    victim = find(state, cache, heap, rank, turn, rank_all, rules, fresh, now)
+                    victim = call_find(
+                        find, state, cache, heap, rank, turn, rank_all, rules, fresh, now
+                    )
                     fresh = False
                 if victim < 0:
                     break
@@ -695,11 +707,11 @@ def _replay(
                     run = block.resident - runs[block.run].start
                     blocks = min(missing - capacity + counts[USED], run)
                 if rules.takes:
-                    blocks = take(state, cache, victim, blocks, now)
+                    blocks = call_take(take, state, cache, victim, blocks, now)
                 if blocks > 0:
                     _remove(nodes, runs, counts, block, blocks, EVICTED)
                     if rules.tells_removal:
-                        on_remove(state, cache, victim, blocks, now, False)
+                        call_on_remove(on_remove, state, cache, victim, blocks, now, False)
                 if block.resident == 0:
                     victim = np.int64(block.parent)
                 if victim >= 0:
@@ -727,7 +739,7 @@ def _replay(
                     block.uses += 1
                 else:
                     if rules.tells_touch & (start < level):
-                        on_touch(state, cache, start, level, now)
+                        call_on_touch(on_touch, state, cache, start, level, now)
                     start = level + 1
             # 7. Unpin.
             for level in range(first, last):
@@ -745,8 +757,8 @@ def _find(state, cache, heap, rank, turn, rank_all, rules, fresh, now):
     """Return the victim, -1 for none, where it is not just the next leaf of one queue."""
     nodes, counts = cache.nodes, cache.counts
     if rules.rerank == 2 or (fresh and rules.rerank > counts[STEADY]):
-        rank_all(state, cache, heap, now)
-    order = turn(state, cache, now) if rules.turns else 0
+        call_rank_all(rank_all, state, cache, heap, now)
+    order = call_turn(turn, state, cache, now) if rules.turns else 0
     if rules.candidates > 0:
         return _best_of_oldest(state, cache, heap, rank, order, rules, now)
     victim = np.int64(-1)
@@ -768,7 +780,7 @@ def _best_of_oldest(state, cache, heap, rank, order, rules, now):
     end = counts[ENTRIES]
     drawn = 0
     while node >= 0:
-        key = _in_turn(rank(state, cache, node, now), order, rules)
+        key = _in_turn(call_rank(rank, state, cache, node, now), order, rules)
         if key < best_key:  # the older one wins a tie
             best, best_key = node, key
         heap[0, end - drawn].node = node
@@ -797,7 +809,7 @@ def _expire(state, cache, heap, rank, on_remove, rules, oldest, now):
                 blocks = np.int64(block.resident)
                 _remove(nodes, runs, counts, block, blocks, EXPIRED)
                 if rules.tells_removal:
-                    on_remove(state, cache, node, blocks, now, True)
+                    call_on_remove(on_remove, state, cache, node, blocks, now, True)
                 if above >= 0:
                     _offer(cache, nodes, counts, heap, state, rank, rules, above, now)
             node = above
@@ -884,7 +896,7 @@ def _offer(cache, nodes, counts, heap, state, rank, rules, node, now):
         block.stamp = stamp
         key = 0.0
         if rules.ranks:
-            key = rank(state, cache, node, now)
+            key = call_rank(rank, state, cache, node, now)
         queue = np.int64(key / QUEUE) if rules.queues > 1 else 0
         _push(heap, counts, queue, key, _recency(block, rules), stamp, node)
 
@@ -898,7 +910,7 @@ def _push(heap, counts, queue, key, recency, stamp, node):
     while i > 0:
         up = (i - 1) >> 1
         above = entries[up]
-        if not (key < above.key or (key == above.key and recency < above.recency)):
+        if (key > above.key) | ((key == above.key) & (recency >= above.recency)):
             break
         entries[i] = above
         i = up
@@ -936,9 +948,11 @@ def _sift_down(heap, i, moving, size):
         least = heap[child]
         if child + 1 < size:
             other = heap[child + 1]
-            if other.key < least.key or (other.key == least.key and other.recency < least.recency):
+            if (other.key < least.key) | (
+                (other.key == least.key) & (other.recency < least.recency)
+            ):
                 child, least = child + 1, other
-        if not (least.key < key or (least.key == key and least.recency < recency)):
+        if (least.key > key) | ((least.key == key) & (least.recency >= recency)):
             break
         heap[i] = least
         i = child
