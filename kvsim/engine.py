@@ -191,8 +191,8 @@ FIND = INDEX(
     STATE_TYPE, CACHE_TYPE, HEAP_TYPE, INDEX, INDEX, INDEX, RULES_TYPE, types.boolean, INDEX
 )
 EXPIRE = INDEX(STATE_TYPE, CACHE_TYPE, HEAP_TYPE, INDEX, INDEX, RULES_TYPE, INDEX, INDEX)
-# Parts of compiled functions, which Python does not call. Numba's rewrites are of expressions on
-# whole arrays, of which there are none, and take a sixth of the time.
+# Parts of compiled functions, which Python does not call. They need none of Numba's rewrites, such
+# as of expressions on whole arrays, which take a sixth of the time.
 INNER: dict[str, Any] = {
     "no_cpython_wrapper": True,
     "no_cfunc_wrapper": True,
@@ -296,7 +296,7 @@ class Policy:
         Publication or code the rule comes from.
     rank : function ``(state, cache, node, now) -> float``, optional
         Compiled by the engine, as the hooks are. Rank of the node's deepest resident
-        block; the smallest is evicted first, ties go to the least recently used.
+        block, never NaN; the smallest is evicted first, ties go to the least recently used.
         None ranks all alike.
     setup : function ``(trace, capacity, seed, **parameters) -> State``
         Allocate the state, see `new_state`.
@@ -476,7 +476,7 @@ def replay(
     state = policy.setup(trace, capacity, seed, **parameters)
     cache = _new_cache(trace, capacity, switches.eviction == "flat")
     candidates = switches.candidates if policy.rank else 0
-    rerank = 0 if candidates else RERANK[policy.rerank]
+    rerank = RERANK[policy.rerank] if policy.rank and not candidates else 0
     rules = Rules(
         flat=switches.eviction == "flat",
         pinning=switches.pinning,
@@ -546,8 +546,7 @@ def _address_of(signature: Any, function: Callable[..., Any] | None) -> int:
 def _compile(signature: Any, function: Callable[..., Any]) -> Any:
     # Code comes back from the disk only if its module can be imported, and a closure never does.
     kept = function.__module__.startswith("kvsim.") and function.__closure__ is None
-    options: dict[str, Any] = {"cache": kept, "no_cpython_wrapper": True, "_nrt": False}
-    return njit(signature, **options)(function)
+    return njit(signature, cache=kept, **{**INNER, "no_rewrites": False})(function)
 
 
 def _rank_all_with(rank: Callable[..., float]) -> Callable[..., None]:

@@ -62,7 +62,7 @@ class RadixBuilder:
         Returns
         -------
         int64[k]
-            The terminal nodes; -1 for an empty chain; or, where a block's
+            The terminal nodes; `start` for an empty chain; or, where a block's
             tokens disagree with its first sighting, ``FULL_BEFORE``,
             ``PARTIAL_BEFORE`` or ``OTHER_TOKENS``.
         """
@@ -182,10 +182,11 @@ def _insert_all(
     begin = 0
     for chain in range(len(lengths)):
         end = begin + lengths[chain]
-        terminal = _insert(
-            ids[begin:end], above, tail_tokens[chain], block_size, nodes, labels, table, used
-        )
-        terminals[chain] = -1 if begin == end and above < 0 else terminal
+        terminals[chain] = max(above, -1)
+        if begin < end:
+            terminals[chain] = _insert(
+                ids[begin:end], above, tail_tokens[chain], block_size, nodes, labels, table, used
+            )
         begin = end
 
 

@@ -3,14 +3,14 @@
 import inspect
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kvsim import reference
-from kvsim.engine import Policy, Result, Switches, new_state, replay
+from kvsim.engine import RERANK, Policy, Result, Switches, new_state, replay
 from kvsim.policies import POLICIES
 from tests.naive import NAIVE, VARIANTS
 from tests.naive_sglang import STRATEGIES
@@ -111,6 +111,15 @@ class ProbeTwin(reference.Policy):
 def test_policies_are_told_the_same(case: Case) -> None:
     result = replay(case.trace, PROBE, **case.engine)
     assert counts(result) == reference_counts(ProbeTwin(), case)
+
+
+@pytest.mark.property
+@pytest.mark.parametrize("rerank", [rerank for rerank in RERANK if rerank != "touch"])
+@given(case=cases())
+def test_a_policy_without_ranks_has_none_to_renew(rerank: str, case: Case) -> None:
+    lru = POLICIES["lru"]
+    renewing = replay(case.trace, replace(lru, rerank=rerank), case.capacity)  # type: ignore[arg-type]
+    assert counts(renewing) == counts(replay(case.trace, lru, case.capacity))
 
 
 def test_reference_takes_the_engines_switches_with_the_same_defaults() -> None:

@@ -430,6 +430,27 @@ def test_weka_columns(tmp_path: Path) -> None:
     assert trace.service[-1] == 2.5
 
 
+@pytest.mark.parametrize("batch", [1, 60])
+def test_how_many_requests_are_parsed_together_does_not_show(
+    of_chains: Callable[..., Trace], monkeypatch: pytest.MonkeyPatch, batch: int
+) -> None:
+    rng = np.random.default_rng(0)
+    chains = [[*range(rng.integers(1, 40)), *rng.integers(0, 99, 2).tolist()] for _ in range(60)]
+    together = of_chains(chains)
+    for reader in ("mooncake", "weka"):
+        monkeypatch.setattr(f"kvsim.readers.{reader}.BATCH", batch)
+    apart = of_chains(chains)
+    for one, other in zip(together.tree, apart.tree, strict=True):
+        assert one.tolist() == other.tolist()
+    for name in REQUEST_COLUMNS:
+        np.testing.assert_array_equal(getattr(together, name), getattr(apart, name))
+
+
+def test_weka_block_size_of_0_is_an_error(write: Callable[..., Path]) -> None:
+    with pytest.raises(TraceError, match=r"trace\.jsonl:1: block_size is 0; it must be at least 1"):
+        read(write([session([], size=0)]))
+
+
 def test_weka_sessions_of_other_block_sizes_are_an_error(write: Callable[..., Path]) -> None:
     rows = [session([weka_request([1])], size=64), session([], size=32)]
     with pytest.raises(TraceError, match=r"trace\.jsonl:2: block_size 32.* 64"):

@@ -16,6 +16,9 @@ DISAGREEMENTS = {
     OTHER_TOKENS: "the chain's last block held another number of tokens at its first sighting",
 }
 LIMIT = 1 << 63  # of numbers in a trace
+# Bytes of ids that readers parse and insert together. Of several faults in them, the one that is
+# reported need not be the first.
+BATCH = 1 << 18
 COLUMNS = {
     "arrival": "d",
     "session": "q",
@@ -74,7 +77,8 @@ class TraceBuilder:
         size = self.block_size
         tails = np.minimum(np.array(tokens, dtype=np.int64) - (lengths - 1) * size, size)
         terminals = self._tree.add(ids, lengths, tails, namespace=namespace, start=start)
-        for at in np.flatnonzero(terminals < -1)[:1]:
+        if terminals.min() < -1:
+            at = int(np.argmax(terminals < -1))
             raise TraceError(
                 f"{where[at]}: {DISAGREEMENTS[int(terminals[at])]}; "
                 f"{tokens[at]} tokens in {lengths[at]} blocks of {size} (block size right?)"
@@ -88,7 +92,14 @@ class TraceBuilder:
         ----------
         **columns
             Every column of `COLUMNS`, all of one length.
+
+        Raises
+        ------
+        ValueError
+            If a column is missing, unknown or of another length.
         """
+        if columns.keys() != COLUMNS.keys() or len(set(map(len, columns.values()))) > 1:
+            raise ValueError(f"columns of one length are wanted: {', '.join(COLUMNS)}")
         for name, column in self._columns.items():
             column.extend(columns[name])
 

@@ -37,7 +37,7 @@ class BlockIds:
         Parameters
         ----------
         arrays : sequence of bytes
-            The texts of ``k`` arrays, at least one.
+            The texts of ``k`` arrays, at least one; complete JSON, as `msgspec.Raw` is.
         where : sequence of str
             "file:line" of each, for error messages.
 
@@ -90,7 +90,10 @@ def _clash(kinds: int) -> str | None:
 
 @njit(cache=True, nogil=True)
 def _scan_integers(text, out, lengths):
-    """Parse JSON arrays of integers, joined; return the kinds of ids, OTHER if one is none."""
+    """Parse JSON arrays of integers, joined; return the kinds of ids, OTHER if one is none.
+
+    That the text is JSON is taken for granted.
+    """
     count = 0
     arrays = 0
     kinds = 0

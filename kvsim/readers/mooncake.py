@@ -7,11 +7,11 @@ A line a request: `timestamp` (ms), `input_length`, `output_length` (tokens),
 from collections.abc import Callable, Iterator
 from math import isfinite, nan
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from kvsim.readers.builder import LIMIT, TraceBuilder
+from kvsim.readers.builder import BATCH, LIMIT, TraceBuilder
 from kvsim.readers.ids import BlockIds
 from kvsim.readers.source import BOM, DAMAGE, Source, decode_error
 from kvsim.trace import Trace, TraceError
@@ -33,6 +33,18 @@ class Row(msgspec.Struct):
     session_id: str | int | None = None
     delay: float | None = None
     delay_ms: float | None = None
+
+
+class Pending(NamedTuple):
+    """A row whose ids wait to be parsed."""
+
+    ids: bytes | msgspec.Raw
+    where: str
+    arrival: float
+    session: int
+    before: int  # tokens of the session's rows above it, if rows are incremental
+    new: int
+    output: int
 
 
 def read_mooncake(
@@ -71,6 +83,7 @@ def read_mooncake(
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise decode_error(where, line, error) from error
         reader.add(row, where)
+    reader.flush()
     return reader.builder.finish(path.name.split(".")[0], source.digest())
 
 
@@ -97,6 +110,8 @@ class _MooncakeReader:
         self.sessions: dict[str | int, int] = {}
         self.previous: dict[int, tuple[float, int, int]] = {}  # arrival, input tokens, terminal
         self.plain = False
+        self.batch: list[Pending] = []
+        self.batch_bytes = 0
 
     def add(self, row: Row, where: str) -> None:
         new = _either(where, "input_length", row.input_length, row.input_tokens)
@@ -112,25 +127,44 @@ class _MooncakeReader:
         arrival = self._arrival(row, arrival, where)
         if self.rows != "incremental":
             before, above = 0, -1
-        ids, lengths = self.ids.parse([row.hash_ids or b"[]"], [where])
-        expected = -(-new // self.builder.block_size)
-        if len(ids) != expected:
-            raise TraceError(
-                f"{where}: {len(ids)} hash_ids for input_length {new}; blocks of "
-                f"{self.builder.block_size} tokens need exactly {expected}"
-            )
-        [terminal] = self.builder.chains(ids, lengths, [new], [where], start=above)
-        self.builder.requests(
-            arrival=[arrival],
-            session=[session],
-            input_tokens=[before + new],
-            output_tokens=[output],
-            service=[nan],
-            subagent=[False],
-            terminal=[terminal],
+        self.batch.append(
+            Pending(row.hash_ids or b"[]", where, arrival, session, before, new, output)
         )
+        self.batch_bytes += len(row.hash_ids)
+        terminal = -1
+        if self.rows == "incremental":  # the next row of the session goes on from here
+            terminal = self.flush(above)[0]
+        elif self.batch_bytes >= BATCH:
+            self.flush()
         if session >= 0:
             self.previous[session] = (arrival, before + new, terminal)
+
+    def flush(self, start: int = -1) -> list[int]:
+        """Parse and insert the rows that wait, and return their terminals."""
+        batch, self.batch, self.batch_bytes = self.batch, [], 0
+        if not batch:
+            return []
+        where = [row.where for row in batch]
+        tokens = [row.new for row in batch]
+        ids, lengths = self.ids.parse([row.ids for row in batch], where)
+        for row, blocks in zip(batch, lengths.tolist(), strict=True):
+            expected = -(-row.new // self.builder.block_size)
+            if blocks != expected:
+                raise TraceError(
+                    f"{row.where}: {blocks} hash_ids for input_length {row.new}; blocks of "
+                    f"{self.builder.block_size} tokens need exactly {expected}"
+                )
+        terminals = self.builder.chains(ids, lengths, tokens, where, start=start)
+        self.builder.requests(
+            arrival=[row.arrival for row in batch],
+            session=[row.session for row in batch],
+            input_tokens=[row.before + row.new for row in batch],
+            output_tokens=[row.output for row in batch],
+            service=[nan] * len(batch),
+            subagent=[False] * len(batch),
+            terminal=terminals,
+        )
+        return terminals
 
     def _session(self, row: Row, where: str) -> int:
         if row.session_id is None:

@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 from xxhash import xxh3_128
 
-from kvsim.readers.builder import LIMIT, TraceBuilder
+from kvsim.readers.builder import BATCH, LIMIT, TraceBuilder
 from kvsim.readers.ids import BlockIds
 from kvsim.readers.mooncake import lines
 from kvsim.readers.source import BOM, CHUNK, DAMAGE, Source, decode_error
@@ -26,7 +26,6 @@ from kvsim.trace import Trace, TraceError
 
 BLOCK_SIZE = 64  # of all published sets, where a session does not say
 AHEAD = 4  # sessions unpacked while one is added
-BATCH = 1 << 18  # bytes of ids that are parsed together
 
 
 class Request(msgspec.Struct, rename={"input": "in", "output": "out"}):
@@ -98,6 +97,10 @@ def read_weka(
             raise decode_error(name, text, error) from error
         if path.is_dir():
             digest.update(text)
+        if session.block_size < 1:
+            raise TraceError(
+                f"{name}: block_size is {session.block_size}; it must be at least 1 token"
+            )
         if reader is None:
             reader = _WekaReader(block_size or session.block_size, keep_repeats)
         reader.add(session, name, file, text)
