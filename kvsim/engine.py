@@ -130,17 +130,11 @@ class Rules(NamedTuple):
     turned: int  # bits of a depth that recency sees turned round
     set_hits: bool
     deepest_only: bool
-    plain: bool
     candidates: int
     rerank: int
     uniform: bool
-    expires: bool
     ttl: float
     ranks: bool
-    tells_request: bool
-    tells_touch: bool
-    tells_removal: bool
-    takes: bool
     turns: bool
     queues: int
 
@@ -483,25 +477,20 @@ def replay(
         turned=0 if switches.touch_order == "root-oldest" else 2**31 - 1,
         set_hits=switches.hits == "set",
         deepest_only=switches.touch == "deepest",
-        plain=rerank == 0 and policy.turn is None and candidates < 2,
         candidates=candidates,
         rerank=rerank,
         uniform=policy.uniform,
-        expires=ttl is not None,
         ttl=np.inf if ttl is None else float(ttl),
         # Sampled candidates stand in one queue in order of recency; ranks come at eviction.
         ranks=policy.rank is not None and candidates == 0,
-        tells_request=policy.on_request is not None,
-        tells_touch=policy.on_touch is not None,
-        tells_removal=policy.on_remove is not None,
-        takes=policy.take is not None,
         turns=policy.turn is not None,
         queues=QUEUES if policy.turn and candidates == 0 else 1,
     )
     # Beyond 2 m entries stale ones are dropped; one request adds at most 2 m.
     heap = np.empty((rules.queues, 4 * len(cache.nodes) + 32), dtype=ENTRY)
-    find = _address_of(FIND, None if rules.plain else _find)
-    expire = _address_of(EXPIRE, _expire if rules.expires else None)
+    plain = rerank == 0 and policy.turn is None and candidates < 2
+    find = _address_of(FIND, None if plain else _find)
+    expire = _address_of(EXPIRE, None if ttl is None else _expire)
     _loop()(cache, state, *compiled(policy), find, expire, rules, heap)
     flow = {
         "inserted_blocks": int(cache.counts[INSERTED]),
@@ -645,7 +634,7 @@ def _replay(
     for now in range(len(requests)):
         request = requests[now]
         # 1. Expire.
-        if rules.expires:
+        if expire:
             oldest = call_expire(expire, state, cache, heap, rank, on_remove, rules, oldest, now)
         # 2. Look up; 3. pin.
         levels = 0
@@ -675,7 +664,7 @@ def _replay(
                 request.hit_tokens = block.tokens_above + resident * block_size
                 if resident == block.length:
                     request.hit_tokens += block.tail_tokens - block_size
-        if rules.tells_request:
+        if on_request:
             call_on_request(on_request, state, cache, now, leading)
         # With pins the whole path is one group. Without, each level is one, visited twice:
         # going up what is resident is touched, coming down what is absent is inserted.
@@ -697,13 +686,13 @@ def _replay(
             # 4. Make room.
             fresh = True
             while missing > capacity - counts[USED]:
-                if rules.plain:
-                    victim = _next_leaf(nodes, counts, heap, 0, rules, now)
-                else:
+                if find:
                     victim = call_find(
                         find, state, cache, heap, rank, turn, rank_all, rules, fresh, now
                     )
                     fresh = False
+                else:
+                    victim = _next_leaf(nodes, counts, heap, 0, rules, now)
                 if victim < 0:
                     break
                 block = nodes[victim]
@@ -711,11 +700,11 @@ def _replay(
                 if rules.uniform:
                     run = block.resident - runs[block.run].start
                     blocks = min(missing - capacity + counts[USED], run)
-                if rules.takes:
+                if take:
                     blocks = call_take(take, state, cache, victim, blocks, now)
                 if blocks > 0:
                     _remove(nodes, runs, counts, block, blocks, EVICTED)
-                    if rules.tells_removal:
+                    if on_remove:
                         call_on_remove(on_remove, state, cache, victim, blocks, now, False)
                 if block.resident == 0:
                     victim = np.int64(block.parent)
@@ -743,7 +732,7 @@ def _replay(
                     block.last = now
                     block.uses += 1
                 else:
-                    if rules.tells_touch & (start < level):
+                    if (on_touch != 0) & (start < level):
                         call_on_touch(on_touch, state, cache, start, level, now)
                     start = level + 1
             # 7. Unpin.
@@ -813,7 +802,7 @@ def _expire(state, cache, heap, rank, on_remove, rules, oldest, now):
             if block.resident > 0 and block.last == oldest:
                 blocks = np.int64(block.resident)
                 _remove(nodes, runs, counts, block, blocks, EXPIRED)
-                if rules.tells_removal:
+                if on_remove:
                     call_on_remove(on_remove, state, cache, node, blocks, now, True)
                 if above >= 0:
                     _offer(cache, nodes, counts, heap, state, rank, rules, above, now)

@@ -97,10 +97,6 @@ def read_weka(
             raise decode_error(name, text, error) from error
         if path.is_dir():
             digest.update(text)
-        if session.block_size < 1:
-            raise TraceError(
-                f"{name}: block_size is {session.block_size}; it must be at least 1 token"
-            )
         if reader is None:
             reader = _WekaReader(block_size or session.block_size, keep_repeats)
         reader.add(session, name, file, text)
@@ -211,6 +207,10 @@ class _WekaReader:
         self.nested_time: dict[int, bool] = {}  # file: is some nested t below its marker?
 
     def add(self, session: Session, name: str, file: int, text: bytes) -> None:
+        if session.block_size < 1:
+            raise TraceError(
+                f"{name}: block_size is {session.block_size}; it must be at least 1 token"
+            )
         if session.block_size != self.builder.block_size:
             raise TraceError(
                 f"{name}: block_size {session.block_size}; "
