@@ -7,12 +7,11 @@ from hypothesis import strategies as st
 
 from kvsim.engine import replay
 from kvsim.expiry import fires_from, flow, hits_differ_from
-from kvsim.fetch import open_trace
 from kvsim.policies import get
 from kvsim.reference import Block, Policy, Request, simulate
-from kvsim.trace import TraceError
 from tests.naive import identities
 from tests.strategies import BLOCK_SIZE, to_trace, traces
+from tests.traces import real
 
 ttls = st.sampled_from([None, 0.0, 1.0, 2.0, 3.0, 8.0])
 
@@ -120,10 +119,7 @@ def test_thresholds_of_a_worked_example():
 
 @pytest.mark.real
 def test_where_the_ttl_binds_on_the_conversation_trace():
-    try:
-        trace = open_trace("conversation")
-    except TraceError as error:
-        pytest.skip(str(error))
+    trace = real("conversation")
     without, with_ttl = flow(trace), flow(trace, 300)
     first = fires_from(with_ttl)
     assert (first, hits_differ_from(with_ttl, without)) == (18_008, 18_736)

@@ -11,12 +11,12 @@ from hypothesis import given
 from kvsim import gaps
 from kvsim.arrivals import interleave
 from kvsim.engine import Switches, replay
-from kvsim.fetch import open_trace
 from kvsim.policies import get
 from kvsim.reference import Request
-from kvsim.trace import Trace, TraceError
+from kvsim.trace import Trace
 from tests.naive import identities
 from tests.strategies import BLOCK_SIZE, Case, cases, to_trace
+from tests.traces import real
 
 # Session 0: 10 s of service, a sub-agent beside it, a late request. Session 1: no service times.
 SESSIONS = (
@@ -31,10 +31,7 @@ SESSIONS = (
 
 @pytest.fixture
 def weka() -> Trace:
-    try:
-        return open_trace("weka")
-    except TraceError as error:
-        pytest.skip(str(error))
+    return real("weka")
 
 
 def test_gap_is_since_the_previous_arrival_of_the_session_sub_agents_included():

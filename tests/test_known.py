@@ -1,7 +1,5 @@
 """Figures known to be right on the published traces, exactly."""
 
-from functools import cache
-
 import msgspec
 import numpy as np
 import pytest
@@ -11,27 +9,14 @@ from kvsim.arrivals import cut
 from kvsim.bounds import infinite, opt
 from kvsim.curves import lru_curve
 from kvsim.engine import Switches, replay
-from kvsim.fetch import open_trace
 from kvsim.policies import POLICIES
 from kvsim.readers.ids import BlockIds
 from kvsim.readers.weka import Request, Session, documents
 from kvsim.trace import Trace
+from tests.traces import real
 
 pytestmark = pytest.mark.real
 SIZES = (1_000, 10_000, 30_000, 50_000, 100_000)
-
-
-@cache
-def opened(name: str) -> Trace:
-    return open_trace(name)
-
-
-def real(name: str) -> Trace:
-    """Return a published trace, or skip the test where it is not fetched."""
-    try:
-        return opened(name)
-    except fetch.FetchError as error:
-        pytest.skip(str(error))
 
 
 def hits(trace: Trace, policy: str, capacity: int, **switches: str | bool) -> int:

@@ -16,9 +16,9 @@ import pytest
 
 from kvsim.bounds import opt
 from kvsim.engine import Result, Switches, replay
-from kvsim.fetch import open_trace
 from kvsim.policies import POLICIES
-from kvsim.trace import Trace, TraceError, Tree
+from kvsim.trace import Trace, Tree
+from tests.traces import real
 
 SIZES = (1_000, 10_000, 30_000)
 pytestmark = [pytest.mark.real, pytest.mark.slow]
@@ -26,10 +26,7 @@ pytestmark = [pytest.mark.real, pytest.mark.slow]
 
 @pytest.fixture(scope="module")
 def conversation() -> Trace:
-    try:
-        return open_trace("conversation")
-    except TraceError as error:
-        pytest.skip(str(error))
+    return real("conversation")
 
 
 @cache

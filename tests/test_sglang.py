@@ -6,12 +6,12 @@ from hypothesis import strategies as st
 
 from kvsim.bounds import opt
 from kvsim.engine import Switches, replay
-from kvsim.fetch import open_trace
 from kvsim.policies import POLICIES
 from kvsim.reference import Request
 from kvsim.trace import TraceError
 from tests.naive_sglang import STRATEGIES, simulate
 from tests.strategies import BLOCK_SIZE, Case, cases, to_trace
+from tests.traces import real
 
 every_strategy = pytest.mark.parametrize("name", STRATEGIES)
 
@@ -96,8 +96,5 @@ def test_takes_no_switches_but_the_hit_cap(name: str) -> None:
 @pytest.mark.real
 def test_hits_as_many_as_sglangs_own_code() -> None:
     # SGLang 0.5.23's RadixCache, driven with one id a token: 59,657.
-    try:
-        trace = open_trace("conversation")
-    except TraceError as error:
-        pytest.skip(str(error))
+    trace = real("conversation")
     assert replay(trace, POLICIES["sglang-lru"], 10_000).hit_blocks.sum() == 59_657
