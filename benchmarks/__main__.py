@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kvsim.trace import Trace, load
+from kvsim.traces.trace import Trace, load
 
 REPEATS = 5
 WINDOW = 8 * 3600.0
@@ -45,7 +45,7 @@ def peak_megabytes() -> float:
 
 
 def measure_read(path: str) -> dict[str, float]:
-    from kvsim.readers import read
+    from kvsim.traces.readers import read
 
     started = time.perf_counter()
     trace = read(path)
@@ -61,9 +61,9 @@ def measure_read(path: str) -> dict[str, float]:
 
 
 def measure_engine(path: str) -> dict[str, float]:
-    from kvsim.bounds import opt
-    from kvsim.curves import lru_curve
-    from kvsim.sweep import arrange, simulate
+    from kvsim.cache.bounds import opt
+    from kvsim.cache.curves import lru_curve
+    from kvsim.cache.sweep import arrange, simulate
 
     whole = load(path)
     trace = arrange(whole, WINDOW, 0)
@@ -80,7 +80,7 @@ def measure_engine(path: str) -> dict[str, float]:
 
 def measure_compile(path: str) -> dict[str, float]:
     """Time the first run of one policy; the caller gives an empty cache of compiled code."""
-    from kvsim.sweep import simulate
+    from kvsim.cache.sweep import simulate
 
     trace = load(path)
     started = time.perf_counter()
@@ -159,8 +159,8 @@ def main() -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from kvsim import fetch
-    from kvsim.sweep import arrange
+    from kvsim.cache.sweep import arrange
+    from kvsim.traces import fetch
 
     console = Console(width=110)
     name = "weka" if (fetch.raw_folder() / "weka/traces.tar.xz").exists() else fetch.SAMPLE

@@ -2,9 +2,9 @@
 
 import sys
 
-from kvsim import figures
 from kvsim.experiments import belady
 from kvsim.experiments.store import load_table
+from kvsim.report import figures
 
 figures.use_style()
 ratios = belady.as_ratios(load_table("belady", "bound"))

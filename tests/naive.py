@@ -11,7 +11,7 @@ from itertools import combinations
 from math import inf
 from typing import Any
 
-from kvsim.reference import Block, Policy, Request
+from kvsim.cache.reference import Block, Policy, Request
 from tests.naive_classics import CLASSIC_VARIANTS, CLASSICS, mix
 from tests.naive_hazard import HAZARD_VARIANTS, HAZARDS
 from tests.naive_published import PUBLISHED, PUBLISHED_VARIANTS

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from math import exp, floor, inf, isnan, log2
 from typing import Any
 
-from kvsim.reference import Block, Policy
+from kvsim.cache.reference import Block, Policy
 
 
 class MRU(Policy):

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
-from kvsim.costs import LLAMA_3_70B
-from kvsim.reference import Block, Policy, Request
+from kvsim.analysis.costs import LLAMA_3_70B
+from kvsim.cache.reference import Block, Policy, Request
 
 
 @dataclass

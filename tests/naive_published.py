@@ -9,9 +9,9 @@ from functools import cache
 from math import erfc, exp, inf, log, sqrt
 from typing import Any
 
-from kvsim.costs import LLAMA_3_70B
-from kvsim.policies import liveness as live
-from kvsim.reference import Block, Policy, Request
+from kvsim.analysis.costs import LLAMA_3_70B
+from kvsim.cache.policies import liveness as live
+from kvsim.cache.reference import Block, Policy, Request
 from tests.naive_classics import mix
 from tests.naive_hazard import sessions_of
 from tests.strategies import BLOCK_SIZE

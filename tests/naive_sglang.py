@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from itertools import count, takewhile
 from typing import Any
 
-from kvsim.reference import Request
+from kvsim.cache.reference import Request
 
 
 class Node:

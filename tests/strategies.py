@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from kvsim.engine import Switches
-from kvsim.readers.builder import TraceBuilder
-from kvsim.reference import Policy, Request, simulate
-from kvsim.trace import Trace
+from kvsim.cache.engine import Switches
+from kvsim.cache.reference import Policy, Request, simulate
+from kvsim.traces.readers.builder import TraceBuilder
+from kvsim.traces.trace import Trace
 
 BLOCK_SIZE = 4  # tokens
 # Ids from here on are partial tails and say how many tokens they hold, so that no two
@@ -35,7 +35,7 @@ class Case:
 
     @property
     def engine(self) -> dict[str, Any]:
-        """Arguments of `kvsim.engine.replay` after trace and policy."""
+        """Arguments of `kvsim.cache.engine.replay` after trace and policy."""
         return {
             "capacity": self.capacity,
             "ttl": self.ttl,
@@ -45,7 +45,7 @@ class Case:
 
     @property
     def reference(self) -> dict[str, Any]:
-        """Arguments of `kvsim.reference.simulate` besides trace and policy."""
+        """Arguments of `kvsim.cache.reference.simulate` besides trace and policy."""
         ttl = {} if self.ttl is None else {"ttl": self.ttl}
         return {"block_size": BLOCK_SIZE, "capacity": self.capacity, **ttl, **asdict(self.switches)}
 

@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 
-from kvsim import published
 from kvsim.experiments import ablation
 from kvsim.experiments.store import Tables
-from kvsim.fetch import open_trace
-from kvsim.trace import Trace
+from kvsim.report import published
+from kvsim.traces.fetch import open_trace
+from kvsim.traces.trace import Trace
 
 
 @pytest.fixture(scope="module")

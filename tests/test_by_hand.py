@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 import pytest
 
-from kvsim.engine import Switches, replay
-from kvsim.policies import POLICIES
-from kvsim.reference import Request, simulate
+from kvsim.cache.engine import Switches, replay
+from kvsim.cache.policies import POLICIES
+from kvsim.cache.reference import Request, simulate
 from tests.naive import NAIVE
 from tests.strategies import BLOCK_SIZE, Case
 

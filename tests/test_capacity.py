@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvsim.capacity import log_spaced, parse, parse_duration
-from kvsim.trace import TraceError
+from kvsim.cache.capacity import log_spaced, parse, parse_duration
+from kvsim.traces.trace import TraceError
 
 TRACE = SimpleNamespace(block_size=64, distinct_blocks=1_234)
 

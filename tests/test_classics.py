@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kvsim.engine import replay
-from kvsim.policies import POLICIES
-from kvsim.reference import Request
-from kvsim.trace import TraceError
+from kvsim.cache.engine import replay
+from kvsim.cache.policies import POLICIES
+from kvsim.cache.reference import Request
+from kvsim.traces.trace import TraceError
 from tests.strategies import BLOCK_SIZE, to_trace
 
 Chain = tuple[int, ...]

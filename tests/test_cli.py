@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 import pytest
 from rich.console import Console
 
-from kvsim import cli, terminal
+from kvsim import cli
 from kvsim.cli import main
-from kvsim.terminal import Meter
+from kvsim.report import terminal
+from kvsim.report.terminal import Meter
 
 INFO_FIELDS = {
     "requests",
@@ -236,7 +237,7 @@ def test_arrivals_of_sessions(run: Run, agents: str) -> None:
 
 
 POLICY_OF_A_USER = """
-from kvsim.engine import Policy
+from kvsim.cache.engine import Policy
 
 def rank(state, cache, node, now):
     return float(cache.nodes[node].uses)
@@ -247,7 +248,7 @@ POLICY = Policy(name="own", summary="", source="", rank=rank)
 
 def test_policy_from_a_file_compiles_in_every_process(chat: str, tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(POLICY_OF_A_USER)
-    command = [sys.executable, "-m", "kvsim.cli", "simulate", str(tmp_path / chat)]
+    command = [sys.executable, "-m", "kvsim", "simulate", str(tmp_path / chat)]
     command += ["--capacity", "2", "--policy", str(tmp_path / "own.py")]
     for _ in range(2):  # what the first leaves on the disk must not break the second
         subprocess.run(command, check=True, capture_output=True)
@@ -256,7 +257,7 @@ def test_policy_from_a_file_compiles_in_every_process(chat: str, tmp_path: Path)
 def test_policy_from_a_file(run: Run, chat: str, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
         "from dataclasses import replace\n"
-        "from kvsim.policies import get\n"
+        "from kvsim.cache.policies import get\n"
         'POLICY = replace(get("lru"), name="mine")\n'
     )
     runs = run("simulate", chat, "--policy", "./mine.py,lru", "--capacity", "2", "--json").json
@@ -317,8 +318,8 @@ def test_convert_then_open(run: Run, chat: str, tmp_path: Path) -> None:
 
 
 def test_policies_lists_all(run: Run) -> None:
-    from kvsim.bounds import BOUNDS
-    from kvsim.policies import POLICIES
+    from kvsim.cache.bounds import BOUNDS
+    from kvsim.cache.policies import POLICIES
 
     catalogue = run("policies", "--json").json
     assert [row["name"] for row in catalogue] == [*POLICIES, *BOUNDS]
@@ -448,7 +449,7 @@ def test_bugs_keep_their_traceback(run: Run, chat: str, monkeypatch: pytest.Monk
     def broken(*_: object, **__: object) -> None:
         raise ValueError("a bug")
 
-    monkeypatch.setattr("kvsim.fetch.open_trace", broken)
+    monkeypatch.setattr("kvsim.traces.fetch.open_trace", broken)
     with pytest.raises(ValueError, match="a bug"):
         run("info", chat)
 
@@ -457,7 +458,7 @@ def test_interrupt_exits_130_quietly(run: Run, chat: str, monkeypatch: pytest.Mo
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("kvsim.fetch.open_trace", interrupted)
+    monkeypatch.setattr("kvsim.traces.fetch.open_trace", interrupted)
     assert run("info", chat) == (130, "", "")
 
 
@@ -479,7 +480,7 @@ def test_every_command_has_help(run: Run, command: str) -> None:
 
 def test_reader_that_goes_away(chat: str, tmp_path: Path) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-m", "kvsim.cli", "curve", str(tmp_path / chat), "--json"],
+        [sys.executable, "-m", "kvsim", "curve", str(tmp_path / chat), "--json"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from kvsim.costs import LLAMA_3_70B, CostModel, prefill_cost, recompute_cost, saving
-from kvsim.engine import Switches, replay
-from kvsim.policies.lru import POLICY as LRU
-from kvsim.reference import Request
+from kvsim.analysis.costs import LLAMA_3_70B, CostModel, prefill_cost, recompute_cost, saving
+from kvsim.cache.engine import Switches, replay
+from kvsim.cache.policies.lru import POLICY as LRU
+from kvsim.cache.reference import Request
 from tests.strategies import to_trace
 
 # 20 FLOPs a token, 4 a token attended to.

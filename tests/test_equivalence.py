@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvsim import reference
-from kvsim.engine import RERANK, Policy, Result, Switches, new_state, replay
-from kvsim.policies import POLICIES
+from kvsim.cache import reference
+from kvsim.cache.engine import RERANK, Policy, Result, Switches, new_state, replay
+from kvsim.cache.policies import POLICIES
 from tests.naive import NAIVE, VARIANTS
 from tests.naive_sglang import STRATEGIES
 from tests.strategies import SITUATIONS, Case, any_switches, cases, node_switches, situations

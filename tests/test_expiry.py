@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvsim.engine import replay
-from kvsim.expiry import fires_from, flow, hits_differ_from
-from kvsim.policies import get
-from kvsim.reference import Block, Policy, Request, simulate
+from kvsim.cache.engine import replay
+from kvsim.cache.expiry import fires_from, flow, hits_differ_from
+from kvsim.cache.policies import get
+from kvsim.cache.reference import Block, Policy, Request, simulate
 from tests.naive import identities
 from tests.strategies import BLOCK_SIZE, to_trace, traces
 from tests.traces import real

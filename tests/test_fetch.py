@@ -16,11 +16,18 @@ from types import SimpleNamespace
 
 import pytest
 
-from kvsim import download as downloading
-from kvsim import fetch as fetching
-from kvsim.download import CorruptError, FetchError, Patience, RemoteFile, download, git_blob_id
-from kvsim.fetch import fetch, known_names, open_trace, registry, select
-from kvsim.trace import TraceError
+from kvsim.traces import download as downloading
+from kvsim.traces import fetch as fetching
+from kvsim.traces.download import (
+    CorruptError,
+    FetchError,
+    Patience,
+    RemoteFile,
+    download,
+    git_blob_id,
+)
+from kvsim.traces.fetch import fetch, known_names, open_trace, registry, select
+from kvsim.traces.trace import TraceError
 
 CONTENT = bytes(range(256)) * 2_000
 SHA256 = hashlib.sha256(CONTENT).hexdigest()

@@ -5,13 +5,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from kvsim import figures, published
+from kvsim.analysis.gaps import BUCKETS, FIRST_REQUEST
+from kvsim.cache.reference import Request
 from kvsim.experiments import characterize, gap, ttl
 from kvsim.experiments.store import Experiment
-from kvsim.fetch import open_trace
-from kvsim.gaps import BUCKETS, FIRST_REQUEST
-from kvsim.reference import Request
-from kvsim.trace import Trace
+from kvsim.report import figures, published
+from kvsim.traces.fetch import open_trace
+from kvsim.traces.trace import Trace
 from tests.strategies import to_trace
 
 FAST = {

@@ -8,12 +8,12 @@ import pandas as pd
 import pytest
 from hypothesis import given
 
-from kvsim import gaps
-from kvsim.arrivals import interleave
-from kvsim.engine import Switches, replay
-from kvsim.policies import get
-from kvsim.reference import Request
-from kvsim.trace import Trace
+from kvsim.analysis import gaps
+from kvsim.cache.engine import Switches, replay
+from kvsim.cache.policies import get
+from kvsim.cache.reference import Request
+from kvsim.traces.arrivals import interleave
+from kvsim.traces.trace import Trace
 from tests.naive import identities
 from tests.strategies import BLOCK_SIZE, Case, cases, to_trace
 from tests.traces import real

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from kvsim.bounds import opt
-from kvsim.curves import lru_curve
-from kvsim.engine import Result, Switches, replay
-from kvsim.metrics import per_request
-from kvsim.policies import POLICIES
-from kvsim.reference import Policy, Request, simulate
-from kvsim.trace import Trace
+from kvsim.cache.bounds import opt
+from kvsim.cache.curves import lru_curve
+from kvsim.cache.engine import Result, Switches, replay
+from kvsim.cache.metrics import per_request
+from kvsim.cache.policies import POLICIES
+from kvsim.cache.reference import Policy, Request, simulate
+from kvsim.traces.trace import Trace
 from tests.naive import NAIVE, exhaustive, optimum
 from tests.strategies import (
     BLOCK_SIZE,

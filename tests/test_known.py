@@ -4,15 +4,15 @@ import msgspec
 import numpy as np
 import pytest
 
-from kvsim import fetch, readers
-from kvsim.arrivals import cut
-from kvsim.bounds import infinite, opt
-from kvsim.curves import lru_curve
-from kvsim.engine import Switches, replay
-from kvsim.policies import POLICIES
-from kvsim.readers.ids import BlockIds
-from kvsim.readers.weka import Request, Session, documents
-from kvsim.trace import Trace
+from kvsim.cache.bounds import infinite, opt
+from kvsim.cache.curves import lru_curve
+from kvsim.cache.engine import Switches, replay
+from kvsim.cache.policies import POLICIES
+from kvsim.traces import fetch, readers
+from kvsim.traces.arrivals import cut
+from kvsim.traces.readers.ids import BlockIds
+from kvsim.traces.readers.weka import Request, Session, documents
+from kvsim.traces.trace import Trace
 from tests.traces import real
 
 pytestmark = pytest.mark.real

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kvsim.modality import critical_bandwidth, density, silverman, supported_modes
+from kvsim.analysis.modality import critical_bandwidth, density, silverman, supported_modes
 
 
 def sample(*centres: float, size: int = 1500, seed: int = 3) -> np.ndarray:

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kvsim.bounds import opt
-from kvsim.engine import Result, Switches, replay
-from kvsim.policies import POLICIES
-from kvsim.trace import Trace, Tree
+from kvsim.cache.bounds import opt
+from kvsim.cache.engine import Result, Switches, replay
+from kvsim.cache.policies import POLICIES
+from kvsim.traces.trace import Trace, Tree
 from tests.traces import real
 
 SIZES = (1_000, 10_000, 30_000)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from kvsim.engine import Policy, replay
-from kvsim.policies import (
+from kvsim.cache.engine import Policy, replay
+from kvsim.cache.policies import (
     continuum,
     kvflow,
     length_aware,
@@ -20,9 +20,9 @@ from kvsim.policies import (
     unicache,
     wa,
 )
-from kvsim.policies.lru import POLICY as LRU
-from kvsim.reference import Request
-from kvsim.trace import TraceError
+from kvsim.cache.policies.lru import POLICY as LRU
+from kvsim.cache.reference import Request
+from kvsim.traces.trace import TraceError
 from tests.strategies import to_trace
 
 Row = tuple[float, int, tuple[int, ...]]

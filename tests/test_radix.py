@@ -8,11 +8,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from kvsim.arrivals import cut, interleave
-from kvsim.radix import RadixBuilder
-from kvsim.readers.ids import BlockIds
-from kvsim.reference import Request
-from kvsim.trace import Trace, TraceError, accesses_by_node, load
+from kvsim.cache.reference import Request
+from kvsim.traces.arrivals import cut, interleave
+from kvsim.traces.radix import RadixBuilder
+from kvsim.traces.readers.ids import BlockIds
+from kvsim.traces.trace import Trace, TraceError, accesses_by_node, load
 from tests.naive import identities, uses_of
 from tests.strategies import path, to_trace, traces
 

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kvsim.bounds import infinite
-from kvsim.engine import Switches, replay
-from kvsim.fetch import open_trace
-from kvsim.metrics import summary
-from kvsim.policies import POLICIES
-from kvsim.readers import READERS, read
-from kvsim.trace import REQUEST_COLUMNS, Trace, TraceError, load
+from kvsim.cache.bounds import infinite
+from kvsim.cache.engine import Switches, replay
+from kvsim.cache.metrics import summary
+from kvsim.cache.policies import POLICIES
+from kvsim.traces.fetch import open_trace
+from kvsim.traces.readers import READERS, read
+from kvsim.traces.trace import REQUEST_COLUMNS, Trace, TraceError, load
 
 Chains = Sequence[Sequence[int | str]]
 
@@ -438,7 +438,7 @@ def test_how_many_requests_are_parsed_together_does_not_show(
     chains = [[*range(rng.integers(1, 40)), *rng.integers(0, 99, 2).tolist()] for _ in range(60)]
     together = of_chains(chains)
     for reader in ("mooncake", "weka"):
-        monkeypatch.setattr(f"kvsim.readers.{reader}.BATCH", batch)
+        monkeypatch.setattr(f"kvsim.traces.readers.{reader}.BATCH", batch)
     apart = of_chains(chains)
     for one, other in zip(together.tree, apart.tree, strict=True):
         assert one.tolist() == other.tolist()
@@ -535,7 +535,7 @@ def test_a_saved_trace_of_another_version_is_refused(
 ) -> None:
     trace = read(write([mooncake_row([1])]))
     with monkeypatch.context() as patch:
-        patch.setattr("kvsim.trace.FORMAT_VERSION", 99)
+        patch.setattr("kvsim.traces.trace.FORMAT_VERSION", 99)
         trace.save(tmp_path / "saved.npz")
     with pytest.raises(TraceError, match="format 99; this kvsim reads format"):
         load(tmp_path / "saved.npz")

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvsim.bounds import opt
-from kvsim.engine import Switches, replay
-from kvsim.policies import POLICIES
-from kvsim.reference import Request
-from kvsim.trace import TraceError
+from kvsim.cache.bounds import opt
+from kvsim.cache.engine import Switches, replay
+from kvsim.cache.policies import POLICIES
+from kvsim.cache.reference import Request
+from kvsim.traces.trace import TraceError
 from tests.naive_sglang import STRATEGIES, simulate
 from tests.strategies import BLOCK_SIZE, Case, cases, to_trace
 from tests.traces import real

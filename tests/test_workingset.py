@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvsim.reference import Request
-from kvsim.workingset import sharing, working_set
+from kvsim.analysis.workingset import sharing, working_set
+from kvsim.cache.reference import Request
 from tests.naive import identities, uses_of
 from tests.strategies import BLOCK_SIZE, to_trace, traces
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kvsim import workloads
+from kvsim.traces import workloads
 
 SAMPLE = Path(__file__).parents[1] / "data" / "sample.tar.xz"
 

@@ -4,8 +4,8 @@ from functools import cache
 
 import pytest
 
-from kvsim.fetch import FetchError, open_trace
-from kvsim.trace import Trace
+from kvsim.traces.fetch import FetchError, open_trace
+from kvsim.traces.trace import Trace
 
 
 @cache

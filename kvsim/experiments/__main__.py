@@ -10,8 +10,8 @@ import typer
 
 from kvsim.experiments import EXPERIMENTS
 from kvsim.experiments.store import RESULTS, Experiment, difference
-from kvsim.fetch import SAMPLE, known_names, open_trace, raw_folder
-from kvsim.trace import Trace, TraceError
+from kvsim.traces.fetch import SAMPLE, known_names, open_trace, raw_folder
+from kvsim.traces.trace import Trace, TraceError
 
 VERIFY = "verify"
 UNFINISHED = RESULTS.parent / "_build" / "unfinished"

@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from kvsim import published
-from kvsim.capacity import log_spaced
-from kvsim.costs import LLAMA_3_70B, prefill_cost, recompute_cost, saving
-from kvsim.engine import Result, Switches
+from kvsim.analysis.costs import LLAMA_3_70B, prefill_cost, recompute_cost, saving
+from kvsim.cache.capacity import log_spaced
+from kvsim.cache.engine import Result, Switches
+from kvsim.cache.policies import get
+from kvsim.cache.policies.hazard import FACTORIAL
+from kvsim.cache.sweep import arrange, simulate
 from kvsim.experiments.plain import NO_DATA, count, fine_percent, lay_out, percent
 from kvsim.experiments.store import Experiment, Tables
-from kvsim.policies import get
-from kvsim.policies.hazard import FACTORIAL
-from kvsim.sweep import arrange, simulate
-from kvsim.trace import Trace
+from kvsim.report import published
+from kvsim.traces.trace import Trace
 
 IDEAS = tuple(policy.name for policy in FACTORIAL)
 POLICIES = ("lru", "ttl-300", "lfu", *IDEAS, "belady", "opt")

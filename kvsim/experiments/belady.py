@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from kvsim.capacity import log_spaced
-from kvsim.engine import Switches, replay
+from kvsim.cache.capacity import log_spaced
+from kvsim.cache.engine import Switches, replay
+from kvsim.cache.policies import get
+from kvsim.cache.sweep import arrange, simulate
 from kvsim.experiments.store import Experiment, Tables
-from kvsim.policies import get
-from kvsim.sweep import arrange, simulate
-from kvsim.trace import Trace
+from kvsim.traces.trace import Trace
 
 BOUND_POLICIES = ("lru", "fifo", "lfu", "belady", "opt")
 SLIP_POLICIES = ("lru", "fifo", "lfu", "belady")

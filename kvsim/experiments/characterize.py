@@ -5,13 +5,14 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from kvsim import gaps, published
+from kvsim.analysis import gaps
+from kvsim.analysis.modality import silverman, supported_modes
+from kvsim.analysis.workingset import sharing, working_set
+from kvsim.cache.sweep import arrange
 from kvsim.experiments.plain import count, figure, fine_percent, label, lay_out, percent
 from kvsim.experiments.store import Experiment, Tables
-from kvsim.modality import silverman, supported_modes
-from kvsim.sweep import arrange
-from kvsim.trace import Trace
-from kvsim.workingset import sharing, working_set
+from kvsim.report import published
+from kvsim.traces.trace import Trace
 
 LEVELS = {"p10": 0.1, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p90": 0.9, "p99": 0.99, "max": 1.0}
 WINDOWS = (1, 3, 10, 30, 60, 180, 300, 600, 1800, 3600, 7200, 14_400, 28_800, 86_400)  # seconds

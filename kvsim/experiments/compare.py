@@ -18,15 +18,16 @@ import numpy as np
 import pandas as pd
 from scipy.stats import studentized_range
 
-from kvsim import published, source_version
-from kvsim.capacity import log_spaced
-from kvsim.costs import prefill_cost, recompute_cost, saving
-from kvsim.engine import Result
+from kvsim import source_version
+from kvsim.analysis.costs import prefill_cost, recompute_cost, saving
+from kvsim.cache.capacity import log_spaced
+from kvsim.cache.engine import Result
+from kvsim.cache.policies import LEFT_OUT, POLICIES
+from kvsim.cache.sweep import arrange, simulate
 from kvsim.experiments.store import Experiment, Tables
-from kvsim.policies import LEFT_OUT, POLICIES
-from kvsim.sweep import arrange, simulate
-from kvsim.terminal import Meter
-from kvsim.trace import Trace
+from kvsim.report import published
+from kvsim.report.terminal import Meter
+from kvsim.traces.trace import Trace
 
 SEEDS = (0, 1, 2, 3, 4)
 POINTS = 12
@@ -128,7 +129,7 @@ class _Store:
 
 def _policy_sources() -> str:
     digest = hashlib.sha256()
-    for path in sorted((Path(__file__).parents[1] / "policies").glob("*.py")):
+    for path in sorted((Path(__file__).parents[1] / "cache" / "policies").glob("*.py")):
         digest.update(path.read_bytes())
     return digest.hexdigest()
 

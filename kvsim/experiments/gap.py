@@ -7,15 +7,15 @@ from os import cpu_count
 import numpy as np
 import pandas as pd
 
-from kvsim import published
-from kvsim.arrivals import interleave
-from kvsim.capacity import parse
-from kvsim.engine import Result
+from kvsim.analysis.gaps import BUCKETS, FIRST_REQUEST, by_age, by_gap, recomputed_tokens
+from kvsim.cache.capacity import parse
+from kvsim.cache.engine import Result
+from kvsim.cache.sweep import arrange, simulate
 from kvsim.experiments.plain import NO_DATA, count, label, lay_out, percent
 from kvsim.experiments.store import Experiment, Tables
-from kvsim.gaps import BUCKETS, FIRST_REQUEST, by_age, by_gap, recomputed_tokens
-from kvsim.sweep import arrange, simulate
-from kvsim.trace import Trace
+from kvsim.report import published
+from kvsim.traces.arrivals import interleave
+from kvsim.traces.trace import Trace
 
 POLICIES = ("lru", "lfu", "opt")
 CAPACITIES = (
@@ -63,7 +63,7 @@ def tables(
     policies : sequence of str
         Policies and bounds.
     capacities : sequence of str or int
-        As `kvsim.capacity.parse` takes them; those beyond the distinct blocks are left out.
+        As `kvsim.cache.capacity.parse` takes them; those beyond the distinct blocks are left out.
     seeds : sequence of int
         Of session samples and starts in the study's set-up rebuilt.
     blocks : int
@@ -72,8 +72,8 @@ def tables(
     Returns
     -------
     dict of DataFrame
-        ``bygap``, ``byage`` (see `kvsim.gaps`), ``headline`` (the study's set-up rebuilt, one row a
-        bucket, set-up and seed), ``contrast`` (shares that look alike and are not).
+        ``bygap``, ``byage`` (see `kvsim.analysis.gaps`), ``headline`` (the study's set-up
+        rebuilt, one row a bucket, set-up and seed), ``contrast`` (shares that look alike and are not).
     """
     arranged = arrange(trace, window, seed)
     sizes = sorted({parse(str(size), trace) for size in capacities})

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from kvsim.capacity import log_spaced
-from kvsim.curves import lru_curve
+from kvsim.cache.capacity import log_spaced
+from kvsim.cache.curves import lru_curve
+from kvsim.cache.sweep import arrange, run
 from kvsim.experiments.store import Experiment, Tables
-from kvsim.sweep import arrange, run
-from kvsim.terminal import Meter
-from kvsim.trace import Trace
+from kvsim.report.terminal import Meter
+from kvsim.traces.trace import Trace
 
 SHARES = (
     0.001,

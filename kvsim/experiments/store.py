@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from kvsim.trace import Trace, TraceError, write_atomically
+from kvsim.traces.trace import Trace, TraceError, write_atomically
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"
 VERSIONS = ("numpy", "numba", "pandas", "scipy")

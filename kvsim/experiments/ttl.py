@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from kvsim.capacity import log_spaced, parse
+from kvsim.cache.capacity import log_spaced, parse
+from kvsim.cache.expiry import Flow, fires_from, flow, hits_differ_from
+from kvsim.cache.sweep import arrange
 from kvsim.experiments.plain import NO_DATA, count, fine_percent, label, lay_out, percent
 from kvsim.experiments.store import Experiment, Tables
-from kvsim.expiry import Flow, fires_from, flow, hits_differ_from
-from kvsim.sweep import arrange
-from kvsim.trace import Trace
+from kvsim.traces.trace import Trace
 
 TTLS = (60.0, 300.0, 3600.0)  # seconds
 STUDY_CAPACITIES = ("8k", "20k", "50k")
@@ -44,7 +44,7 @@ def tables(
     ttls : sequence of float
         Seconds.
     capacities : sequence of str or int
-        As `kvsim.capacity.parse` takes them, beside `points` log-spaced ones.
+        As `kvsim.cache.capacity.parse` takes them, beside `points` log-spaced ones.
     points : int
         Log-spaced capacities from 100 blocks to all distinct ones.
     sample : int

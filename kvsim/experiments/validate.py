@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from kvsim import published
-from kvsim.engine import Result, Switches
+from kvsim.cache.engine import Result, Switches
+from kvsim.cache.sweep import arrange, simulate
 from kvsim.experiments.store import Experiment, Tables
-from kvsim.sweep import arrange, simulate
-from kvsim.trace import Trace
+from kvsim.report import published
+from kvsim.traces.trace import Trace
 
 CAPACITIES = (1_000, 10_000, 30_000, 50_000, 100_000)
 FLAT = Switches(eviction="flat", touch_order="root-oldest")

@@ -1,0 +1,1 @@
+"""What runs say: costs, gaps, working sets, modes, regimes."""

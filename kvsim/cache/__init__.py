@@ -1,0 +1,1 @@
+"""The cache: its meaning, its engine, policies, bounds, curves and grids of runs."""

@@ -1,0 +1,140 @@
+"""What users write for cache sizes and times: ``10k``, ``10%``, ``512MiB``, ``8h``."""
+
+import re
+from fractions import Fraction
+from typing import Protocol
+
+import numpy as np
+
+from kvsim.traces.trace import TraceError
+
+COUNTS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
+BYTES = {"b": 1} | {
+    f"{prefix}{unit}": base**power
+    for power, prefix in enumerate("kmgt", start=1)
+    for unit, base in (("b", 1000), ("ib", 1024))
+}
+SECONDS = {
+    "ms": Fraction(1, 1000),
+    "": Fraction(1),
+    "s": Fraction(1),
+    "m": Fraction(60),
+    "h": Fraction(3600),
+    "d": Fraction(86400),
+}
+LARGEST = 2**53
+DIGITS = r"(\d+(?:\.\d*)?|\.\d+)"
+NUMBER = re.compile(rf"{DIGITS}\s*([a-z]*|%)")
+DURATION = re.compile(rf"{DIGITS}|({DIGITS}\s*(ms|s|m|h|d)\s*)+")
+CAPACITY_FORMS = "blocks (10000, 10k, 1.5M), a share of the distinct blocks (10%), inf, or 512MiB"
+DURATION_FORMS = "seconds (300) or a number with ms, s, m, h or d (90s, 8h, 1h30m)"
+
+
+class Sized(Protocol):
+    """What of a trace a capacity depends on."""
+
+    @property
+    def block_size(self) -> int:
+        """Tokens a block holds."""
+
+    @property
+    def distinct_blocks(self) -> int:
+        """Distinct blocks of the trace."""
+
+
+def parse(text: str, trace: Sized, bytes_per_token: float | None = None) -> int:
+    """Return the capacity in blocks that `text` stands for.
+
+    Parameters
+    ----------
+    text : str
+        A whole number of blocks with an optional k, M or G (thousand,
+        million, milliard); a percentage of the trace's distinct blocks,
+        rounded down but at least 1 block unless it is 0 %; ``inf``, which is
+        all distinct blocks; or a memory size in B, kB, KiB, MB, MiB, GB, GiB,
+        TB or TiB, rounded down to whole blocks. Case does not matter.
+    trace : Trace
+        Gives the block size (tokens) and the distinct blocks.
+    bytes_per_token : float, optional
+        KV bytes of one token; needed for a memory size.
+
+    Raises
+    ------
+    TraceError
+        If `text` has none of these forms.
+    """
+    cleaned = text.strip().replace("_", "").lower()
+    if cleaned == "inf":
+        return trace.distinct_blocks
+    match = NUMBER.fullmatch(cleaned)
+    if match is None:
+        raise _bad(text, "not a capacity")
+    number, unit = Fraction(match[1]), match[2]
+    if unit == "%":
+        blocks = int(number * trace.distinct_blocks / 100)
+        return max(blocks, 1) if number and trace.distinct_blocks else blocks
+    if unit in BYTES:
+        size = number * BYTES[unit]
+        return _checked(int(size / _block_bytes(text, trace, bytes_per_token)), text)
+    if unit not in COUNTS:
+        raise _bad(text, f"unknown unit {match[2]!r}")
+    count = number * COUNTS[unit]
+    if count.denominator != 1:
+        raise _bad(text, f"{float(count):g} is not a whole number of blocks")
+    return _checked(int(count), text)
+
+
+def parse_duration(text: str) -> float:
+    """Return the seconds that `text` (``300``, ``90s``, ``8h``, ``1h30m``, ``inf``) stands for.
+
+    Raises
+    ------
+    TraceError
+        If `text` is no duration, or negative.
+    """
+    cleaned = text.strip().lower()
+    if cleaned == "inf":
+        return float("inf")
+    if DURATION.fullmatch(cleaned) is None:
+        raise TraceError(f"duration {text!r}: not a time; give {DURATION_FORMS}")
+    return float(sum(Fraction(number) * SECONDS[unit] for number, unit in NUMBER.findall(cleaned)))
+
+
+def log_spaced(low: int, high: int, count: int) -> list[int]:
+    """Return `count` different integers from `low` to `high`, evenly spaced on a log scale.
+
+    Where the logarithm's steps are below 1 they are stretched to 1; where
+    the range holds fewer than `count` integers, all of them are returned.
+
+    Parameters
+    ----------
+    low, high : int
+        Both ends, included; ``1 <= low``. An empty range gives an empty list.
+    count : int
+        How many, at least 2.
+    """
+    if high - low + 1 <= count:
+        return list(range(low, high + 1))
+    steps = np.arange(count)
+    ideal = np.rint(np.geomspace(low, high, count)).astype(np.int64)
+    return [int(value) for value in np.maximum.accumulate(ideal - steps) + steps]
+
+
+def _block_bytes(text: str, trace: Sized, bytes_per_token: float | None) -> Fraction:
+    if bytes_per_token is None:
+        raise TraceError(
+            f"capacity {text!r}: a memory size needs --bytes-per-token, the KV bytes of one token"
+        )
+    if not 0 < bytes_per_token < float("inf"):
+        raise TraceError(f"bytes per token {bytes_per_token}: must be a positive number")
+    return Fraction(bytes_per_token) * trace.block_size
+
+
+def _checked(blocks: int, text: str) -> int:
+    if blocks > LARGEST:
+        raise _bad(text, f"more than {LARGEST} blocks")
+    return blocks
+
+
+def _bad(text: str, why: str) -> TraceError:
+    return TraceError(f"capacity {text!r}: {why}; give {CAPACITY_FORMS} with --bytes-per-token")

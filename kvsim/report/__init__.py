@@ -1,0 +1,1 @@
+"""How results are shown: tables, figures, chapters, the terminal, published figures."""
