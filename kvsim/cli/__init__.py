@@ -500,4 +500,3 @@ def _complain(error: typer.TyperException) -> int:
 def _fail(message: str) -> int:
     print(f"error: {' '.join(message.split())}", file=sys.stderr)
     return USAGE
-

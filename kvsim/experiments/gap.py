@@ -73,7 +73,8 @@ def tables(
     -------
     dict of DataFrame
         ``bygap``, ``byage`` (see `kvsim.analysis.gaps`), ``headline`` (the study's set-up
-        rebuilt, one row a bucket, set-up and seed), ``contrast`` (shares that look alike and are not).
+        rebuilt, one row a bucket, set-up and seed), ``contrast`` (shares that look alike and
+        are not).
     """
     arranged = arrange(trace, window, seed)
     sizes = sorted({parse(str(size), trace) for size in capacities})
