@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from kvsim.cache.bounds import opt
 from kvsim.cache.curves import lru_curve
-from kvsim.cache.engine import Result, Switches, replay
+from kvsim.cache.engine import Switches, replay
 from kvsim.cache.metrics import per_request
 from kvsim.cache.policies import POLICIES
 from kvsim.cache.reference import Policy, Request, simulate
+from kvsim.cache.result import Result
 from kvsim.traces.trace import Trace
 from tests.naive import NAIVE, exhaustive, optimum
 from tests.strategies import (

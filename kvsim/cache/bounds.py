@@ -5,7 +5,8 @@ import heapq
 import numpy as np
 from numba import njit
 
-from kvsim.cache.engine import Result, Switches, cap_hits, counted
+from kvsim.cache.engine import Switches, cap_hits
+from kvsim.cache.result import Result, counted
 from kvsim.traces.trace import Trace, TraceError, accesses_by_node
 
 NEVER = 2**31 - 1

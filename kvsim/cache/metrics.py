@@ -4,7 +4,7 @@ from typing import Any
 
 import pandas as pd
 
-from kvsim.cache.engine import Result
+from kvsim.cache.result import Result
 from kvsim.traces.trace import Trace
 
 

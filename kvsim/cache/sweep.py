@@ -8,9 +8,11 @@ from typing import Any
 import pandas as pd
 
 from kvsim.cache.bounds import BOUNDS
-from kvsim.cache.engine import Policy, Result, Switches, replay
+from kvsim.cache.engine import Switches, replay
 from kvsim.cache.metrics import summary
 from kvsim.cache.policies import get
+from kvsim.cache.policy import Policy
+from kvsim.cache.result import Result
 from kvsim.traces.arrivals import interleave
 from kvsim.traces.trace import Trace
 

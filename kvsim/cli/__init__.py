@@ -16,7 +16,7 @@ from kvsim.report import terminal
 from kvsim.report.terminal import Meter
 
 if TYPE_CHECKING:
-    from kvsim.cache.engine import Policy
+    from kvsim.cache.policy import Policy
     from kvsim.traces.trace import Trace
 
 DEFAULT_WINDOW = "8h"

@@ -28,7 +28,8 @@ from functools import partial
 import numpy as np
 from numba import njit
 
-from kvsim.cache.engine import Policy, Result, counted
+from kvsim.cache.policy import Policy
+from kvsim.cache.result import Result, counted
 from kvsim.traces.trace import Trace
 
 LRU, LFU, SLRU = range(3)
