@@ -10,7 +10,7 @@ import pandas as pd
 from kvsim.cache.bounds import BOUNDS
 from kvsim.cache.engine import Switches, replay
 from kvsim.cache.metrics import summary
-from kvsim.cache.policies import get
+from kvsim.cache.policies import chosen, get
 from kvsim.cache.policy import Policy
 from kvsim.cache.result import Result
 from kvsim.traces.arrivals import interleave
@@ -46,8 +46,8 @@ def simulate(
         If the policy is unknown or an argument makes no sense.
     """
     if isinstance(policy, str):
-        if policy in BOUNDS:
-            return BOUNDS[policy](trace, capacity, switches)
+        if policy.lower() in BOUNDS:
+            return BOUNDS[policy.lower()](trace, capacity, switches)
         policy = get(policy)
     return replay(
         trace, policy, capacity, ttl=ttl, switches=switches, seed=seed, parameters=parameters
@@ -83,7 +83,7 @@ def run(
     trace : Trace
         The requests.
     policies : sequence of str or Policy
-        As for `simulate`.
+        As for `simulate`; one given twice runs once, two of one name are refused.
     capacities : sequence of int
         Blocks.
     window : float, optional
@@ -105,7 +105,7 @@ def run(
     progress : callable, optional
         Told (cells ready, cells in all).
     """
-    named = {policy if isinstance(policy, str) else policy.name: policy for policy in policies}
+    named = chosen(policies)
     grid = [(name, size, seed) for name in named for size in capacities for seed in seeds]
     left = [cell for cell in grid if cell not in set(done)]
     arranged = {
