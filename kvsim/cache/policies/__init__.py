@@ -1,6 +1,10 @@
 """Eviction policies: one file a policy and one line in `POLICIES`.
 
-Installed packages add theirs by entry points of the group ``kvsim.policies``.
+Installed packages add theirs by entry points of the group ``kvsim.policies``, whose name is the
+policy's and whose value the `Policy`, in ``pyproject.toml``::
+
+    [project.entry-points."kvsim.policies"]
+    fading = "package.module:POLICY"
 """
 
 import difflib
