@@ -449,7 +449,7 @@ def test_bugs_keep_their_traceback(run: Run, chat: str, monkeypatch: pytest.Monk
     def broken(*_: object, **__: object) -> None:
         raise ValueError("a bug")
 
-    monkeypatch.setattr("kvsim.traces.fetch.open_trace", broken)
+    monkeypatch.setattr("kvsim.traces.opening.open_trace", broken)
     with pytest.raises(ValueError, match="a bug"):
         run("info", chat)
 
@@ -458,7 +458,7 @@ def test_interrupt_exits_130_quietly(run: Run, chat: str, monkeypatch: pytest.Mo
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("kvsim.traces.fetch.open_trace", interrupted)
+    monkeypatch.setattr("kvsim.traces.opening.open_trace", interrupted)
     assert run("info", chat) == (130, "", "")
 
 

@@ -8,7 +8,7 @@ from kvsim.cache.bounds import infinite, opt
 from kvsim.cache.curves import lru_curve
 from kvsim.cache.engine import Switches, replay
 from kvsim.cache.policies import POLICIES
-from kvsim.traces import fetch, readers
+from kvsim.traces import readers, registry
 from kvsim.traces.arrivals import cut
 from kvsim.traces.readers.ids import BlockIds
 from kvsim.traces.readers.weka import Request, Session, documents
@@ -147,7 +147,7 @@ def test_weka() -> None:
 @pytest.mark.slow
 def test_weka_ids_have_one_parent_each() -> None:
     real("weka")
-    source = fetch.raw_folder() / fetch.registry()["weka"].archive.path  # type: ignore[union-attr]
+    source = registry.raw_folder() / registry.registry()["weka"].archive.path  # type: ignore[union-attr]
     decode = msgspec.json.Decoder(Session).decode
     ids = BlockIds()
     files = distinct = 0

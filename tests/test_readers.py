@@ -16,7 +16,7 @@ from kvsim.cache.bounds import infinite
 from kvsim.cache.engine import Switches, replay
 from kvsim.cache.metrics import summary
 from kvsim.cache.policies import POLICIES
-from kvsim.traces.fetch import open_trace
+from kvsim.traces.opening import open_trace
 from kvsim.traces.readers import READERS, read
 from kvsim.traces.trace import REQUEST_COLUMNS, Trace, TraceError, load
 

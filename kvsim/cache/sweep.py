@@ -11,7 +11,7 @@ from kvsim.cache.bounds import BOUNDS
 from kvsim.cache.engine import Policy, Result, Switches, replay
 from kvsim.cache.metrics import summary
 from kvsim.cache.policies import get
-from kvsim.traces.arrivals import interleave
+from kvsim.traces.arrivals import arrange
 from kvsim.traces.trace import Trace
 
 
@@ -50,13 +50,6 @@ def simulate(
     return replay(
         trace, policy, capacity, ttl=ttl, switches=switches, seed=seed, parameters=parameters
     )
-
-
-def arrange(trace: Trace, window: float, seed: int, sessions: int | None = None) -> Trace:
-    """Interleave a session trace; return a trace without sessions as it is."""
-    if trace.sessions is None:
-        return trace
-    return interleave(trace, window, seed, sessions)
 
 
 def run(

@@ -22,7 +22,7 @@ from kvsim.traces.readers.builder import BATCH, LIMIT, TraceBuilder
 from kvsim.traces.readers.ids import BlockIds
 from kvsim.traces.readers.mooncake import lines
 from kvsim.traces.readers.source import BOM, CHUNK, DAMAGE, Source, decode_error
-from kvsim.traces.trace import Trace, TraceError
+from kvsim.traces.trace import SESSION, Trace, TraceError
 
 BLOCK_SIZE = 64  # of all published sets, where a session does not say
 AHEAD = 4  # sessions unpacked while one is added
@@ -275,16 +275,13 @@ class _WekaReader:
             self.builder.notes.append(
                 f"{self.repeats} sessions repeat another one except for its id and were dropped."
             )
-        self.builder.notes.append(
-            "No arrival times across sessions: every session starts at 0 unless interleaved."
-        )
         relative = np.array([self.nested_time.get(file, False) for file in self.file], dtype=bool)
         if nested:
             relative[:] = nested == "relative"
         rank = np.empty(len(self.names), dtype=np.int64)
         rank[sorted(range(len(rank)), key=self.names.__getitem__)] = np.arange(len(rank))
         shift = np.where(relative, np.array(self.marker, dtype=np.float64), 0.0)
-        return self.builder.finish(name, source_hash, session_rank=rank, shift=shift)
+        return self.builder.finish(name, source_hash, session_rank=rank, shift=shift, clock=SESSION)
 
 
 def _flatten(
