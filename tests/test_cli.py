@@ -237,7 +237,7 @@ def test_arrivals_of_sessions(run: Run, agents: str) -> None:
 
 
 POLICY_OF_A_USER = """
-from kvsim.cache.engine import Policy
+from kvsim.cache.policy import Policy
 
 def rank(state, cache, node, now):
     return float(cache.nodes[node].uses)

@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 
 from kvsim.cache.bounds import opt
-from kvsim.cache.engine import Result, Switches, replay
+from kvsim.cache.engine import Switches, replay
 from kvsim.cache.policies import POLICIES
+from kvsim.cache.result import Result
 from kvsim.traces.trace import Trace, Tree
 from tests.traces import real
 

@@ -14,7 +14,6 @@ import pytest
 
 from kvsim.cache.bounds import infinite
 from kvsim.cache.engine import Switches, replay
-from kvsim.cache.metrics import summary
 from kvsim.cache.policies import POLICIES
 from kvsim.traces.opening import open_trace
 from kvsim.traces.readers import READERS, read
@@ -261,7 +260,7 @@ def test_case_19_capacity_0(of_chains: Callable[..., Trace]) -> None:
 @pytest.mark.parametrize("content", ["", "\n", jsonl([session([])])], ids=repr)
 def test_case_19_empty_trace(write: Callable[..., Path], content: str) -> None:
     trace = read(write(content))
-    row = summary(trace, replay(trace, POLICIES["lru"], 10))
+    row = replay(trace, POLICIES["lru"], 10).row()
     assert (row["requests"], row["blocks"], row["hit_blocks"]) == (0, 0, 0)
     assert row["hit_ratio"] is None
 

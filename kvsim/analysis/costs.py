@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kvsim.cache.engine import Result
+from kvsim.cache.result import Result
 from kvsim.traces.trace import Trace
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numba import njit
 
-from kvsim.cache.engine import Result
+from kvsim.cache.result import Result
 from kvsim.traces.trace import Trace
 
 # Traces state times to the millisecond at best; synthetic starts cost the last bits of a

@@ -6,7 +6,8 @@ import numpy as np
 from numba import njit
 
 from kvsim.cache.capacity import parse
-from kvsim.cache.engine import Result, Switches, cap_hits, counted
+from kvsim.cache.engine import Switches
+from kvsim.cache.result import Result, cap_hits, counted
 from kvsim.cache.warmup import first_measured
 from kvsim.traces.trace import Trace, accesses_by_node, on_one_clock
 
@@ -18,6 +19,7 @@ def opt(
     capacity: int | str,
     switches: Switches = Switches(),
     *,
+    bytes_per_token: float | None = None,
     measure_from: str | int = 0,
 ) -> Result:
     """Return the hits of Belady with bypass, the optimum in uncapped hit blocks.
@@ -39,6 +41,8 @@ def opt(
         Blocks, or as `kvsim.cache.capacity.parse` takes it.
     switches : Switches
         Only the hit cap applies; the optimum is over all caches.
+    bytes_per_token : float, optional
+        KV bytes of a token, for a capacity given as memory.
     measure_from : str or int
         Count hits only from there on, see `kvsim.cache.warmup.first_measured`. Requests before
         it have none in the result.
@@ -49,7 +53,8 @@ def opt(
         If the trace is on no common clock, or an argument makes no sense.
     """
     on_one_clock(trace)
-    blocks, first = parse(capacity, trace), first_measured(trace, measure_from)
+    blocks = parse(capacity, trace, bytes_per_token)
+    first = first_measured(trace, measure_from)
     hits = np.zeros((2, trace.requests), dtype=np.int64)
     _belady_with_bypass(
         *(trace.terminal, *trace.tree, trace.block_size, *accesses_by_node(trace)),
@@ -63,10 +68,12 @@ def infinite(
     capacity: int | str,
     switches: Switches = Switches(),
     *,
+    bytes_per_token: float | None = None,
     measure_from: str | int = 0,
 ) -> Result:
     """Return the hits of a cache that never evicts; `capacity` is only its label."""
-    blocks, first = parse(capacity, trace), first_measured(trace, measure_from)
+    blocks = parse(capacity, trace, bytes_per_token)
+    first = first_measured(trace, measure_from)
     hits = (trace.seen_blocks, trace.seen_tokens)
     return cap_hits(counted(trace, "infinite", blocks, *hits, first=first), switches.hit_cap)
 

@@ -16,7 +16,7 @@ from kvsim.report import terminal
 from kvsim.report.terminal import Meter
 
 if TYPE_CHECKING:
-    from kvsim.cache.engine import Policy
+    from kvsim.cache.policy import Policy
     from kvsim.traces.trace import Trace
 
 DEFAULT_WINDOW = "8h"  # of kvsim.traces.arrivals, whose import would cost --help half a second
@@ -150,11 +150,10 @@ def info(
 ) -> None:
     """Say what is in a trace, and what an infinite cache would hit."""
     write = _writer(as_json, as_csv, output)
-    from kvsim.cache import metrics
 
     with Meter() as meter:
         loaded = _open(meter, trace, format, rows, nested, block_size, keep_repeats)
-    facts = metrics.info(loaded)
+    facts = loaded.info()
     _say_notes(loaded)
     write(facts, lambda: terminal.facts_table(loaded.name, facts))
 
@@ -209,7 +208,6 @@ def simulate(
     """
     write = _writer(as_json, as_csv, output)
     from kvsim.cache import capacity as capacities
-    from kvsim.cache import metrics
     from kvsim.cache.engine import Switches
     from kvsim.cache.sweep import simulate as run
     from kvsim.traces.durations import parse_duration
@@ -227,7 +225,7 @@ def simulate(
         for done, (chosen, size) in enumerate(cells):
             meter("simulating", done, len(cells))
             result = run(loaded, chosen, size, ttl=lifetime, switches=switches, seed=seed)
-            summary = metrics.summary(loaded, result)
+            summary = result.row()
             table.append({field: summary[field] for field in RUN_FIELDS})
     _say_notes(loaded)
     write(table, lambda: _runs_table(loaded.name, table, lifetime))

@@ -9,7 +9,7 @@ import pandas as pd
 
 from kvsim.analysis.gaps import BUCKETS, FIRST_REQUEST, by_age, by_gap, recomputed_tokens
 from kvsim.cache.capacity import parse
-from kvsim.cache.engine import Result
+from kvsim.cache.result import Result
 from kvsim.cache.sweep import simulate
 from kvsim.experiments.plain import NO_DATA, count, label, lay_out, percent
 from kvsim.experiments.store import Experiment, Tables

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from kvsim.cache.engine import Result, Switches
+from kvsim.cache.engine import Switches
+from kvsim.cache.result import Result
 from kvsim.cache.sweep import simulate
 from kvsim.experiments.store import Experiment, Tables
 from kvsim.report import published
