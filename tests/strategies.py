@@ -76,7 +76,7 @@ def to_trace(requests: Sequence[Request], block_size: int = BLOCK_SIZE) -> Trace
             subagent=[request.subagent],
             terminal=terminal,
         )
-    return builder.finish("random", "", clock=RECORDED)
+    return replace(builder.finish("random", ""), clock=RECORDED)
 
 
 # A request is drawn as three bytes, because a draw a field would take most of the tests' time.

@@ -15,6 +15,7 @@ import pytest
 from kvsim.cache.bounds import infinite
 from kvsim.cache.engine import Switches, replay
 from kvsim.cache.policies import POLICIES
+from kvsim.traces.arrivals import arrange
 from kvsim.traces.opening import open_trace
 from kvsim.traces.readers import READERS, read
 from kvsim.traces.trace import REQUEST_COLUMNS, Trace, TraceError, load
@@ -63,7 +64,7 @@ def of_chains(request: pytest.FixtureRequest, write: Callable[..., Path]) -> Cal
             rows = [mooncake_row(chain, 1000 * i, size) for i, chain in enumerate(chains)]
             return read(write(rows), block_size=size)
         requests = [weka_request(chain, i, size) for i, chain in enumerate(chains)]
-        return read(write([session(requests, size=size)]))
+        return arrange(read(write([session(requests, size=size)])), 0)
 
     return build
 

@@ -110,7 +110,7 @@ class TraceBuilder:
         *,
         session_rank: np.ndarray | None = None,
         shift: np.ndarray | None = None,
-        clock: str | None = None,
+        own_starts: bool = False,
     ) -> Trace:
         """Sort the requests into processing order and return the trace.
 
@@ -122,8 +122,9 @@ class TraceBuilder:
             Place of each session in the byte order of the files' names.
         shift : float64[n], optional
             Seconds to add to the arrivals.
-        clock : str, optional
-            As in `Trace`; told from the arrivals unless the format settles it.
+        own_starts : bool
+            Whether the format counts each session's arrivals from its own start; otherwise that
+            is told from the arrivals.
         """
         tree, index = self._tree.finish()
         columns = {name: np.array(column) for name, column in self._columns.items()}
@@ -139,7 +140,7 @@ class TraceBuilder:
             self.notes.append(
                 f"{moved} requests came earlier than a row above them and were sorted by arrival."
             )
-        clock = clock or _clock(arrival, session)
+        clock = _clock(arrival, session, own_starts)
         if clock == SESSION:
             self.notes.append(SESSION_CLOCK_NOTE)
         rows = np.lexsort((order, arrival))
@@ -161,12 +162,12 @@ class TraceBuilder:
         )
 
 
-def _clock(arrival: np.ndarray, session: np.ndarray) -> str:
-    """Tell whether each session counts from its own start: then all of several start at 0."""
+def _clock(arrival: np.ndarray, session: np.ndarray, own_starts: bool) -> str:
+    """Tell whether sessions count from their own starts, as those of several do that all are 0."""
     known, place = np.unique(session, return_inverse=True)
     first = np.full(len(known), np.inf)
     np.minimum.at(first, place, arrival)
-    return SESSION if len(known) > 1 and not first.any() else RECORDED
+    return SESSION if len(known) > 1 and (own_starts or not first.any()) else RECORDED
 
 
 def _out_of_order(arrival: np.ndarray, session: np.ndarray) -> int:

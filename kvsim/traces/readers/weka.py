@@ -22,7 +22,7 @@ from kvsim.traces.readers.builder import BATCH, LIMIT, TraceBuilder
 from kvsim.traces.readers.ids import BlockIds
 from kvsim.traces.readers.mooncake import lines
 from kvsim.traces.readers.source import BOM, CHUNK, DAMAGE, Source, decode_error
-from kvsim.traces.trace import SESSION, Trace, TraceError
+from kvsim.traces.trace import Trace, TraceError
 
 BLOCK_SIZE = 64  # of all published sets, where a session does not say
 AHEAD = 4  # sessions unpacked while one is added
@@ -281,7 +281,9 @@ class _WekaReader:
         rank = np.empty(len(self.names), dtype=np.int64)
         rank[sorted(range(len(rank)), key=self.names.__getitem__)] = np.arange(len(rank))
         shift = np.where(relative, np.array(self.marker, dtype=np.float64), 0.0)
-        return self.builder.finish(name, source_hash, session_rank=rank, shift=shift, clock=SESSION)
+        return self.builder.finish(
+            name, source_hash, session_rank=rank, shift=shift, own_starts=True
+        )
 
 
 def _flatten(
