@@ -7,6 +7,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from kvsim.analysis.costs import prefill_cost, recompute_cost
+from kvsim.analysis.gaps import by_age, by_gap
 from kvsim.cache import reference
 from kvsim.cache.bounds import infinite, opt
 from kvsim.cache.curves import curve, lru_curve
@@ -106,6 +108,24 @@ def test_hand_worked_example() -> None:
     table = sweep(trace, ["lru", "opt"], [1, "100%"], measure_from=3)
     assert table["hit_ratio"].tolist() == [0.0, 1.0, 1.0, 1.0]
     assert curve(trace, [1, "inf"], measure_from=3)["hit_ratio"].tolist() == [0.0, 1.0]
+
+
+@pytest.mark.property
+@given(case=cases(switches=node_switches), start=starts)
+def test_gaps_and_costs_count_from_there_on(case: Case, start: int) -> None:
+    assume(start < len(case.requests))
+    run = simulate(case.trace, "lru", case.capacity, switches=case.switches, measure_from=start)
+    row = run.row()
+    ages = by_age(run.trace, run)
+    assert ages["recomputed_tokens"].sum() == row["recompute_tokens"]
+    assert ages["prefilled_tokens"].sum() == row["tokens"] - row["hit_tokens"]
+    if run.trace.sessions is not None:
+        gaps = by_gap(run.trace, run)
+        assert gaps["requests"].sum() == row["requests"]
+        assert gaps["recomputed_tokens"].sum() == row["recompute_tokens"]
+    for cost in (prefill_cost, recompute_cost):
+        whole = cost(run.trace, replace(run, first=0))
+        assert cost(run.trace, run).tolist() == whole[start:].tolist()
 
 
 def test_result_says_what_it_counts() -> None:
