@@ -24,8 +24,8 @@ from kvsim.cache.policy import (
     Policy,
     most_runs,
 )
-from kvsim.cache.result import Result, counted
-from kvsim.traces.trace import Trace, TraceError
+from kvsim.cache.result import Result, cap_hits, counted
+from kvsim.traces.trace import Trace, TraceError, on_one_clock
 
 
 @dataclass(frozen=True)
@@ -101,8 +101,10 @@ def replay(
     Raises
     ------
     TraceError
-        If capacity, TTL or a parameter makes no sense, or the policy's own code fails.
+        If the trace is on no common clock, capacity, TTL or a parameter makes no sense, or the
+        policy's own code fails.
     """
+    on_one_clock(trace)
     if capacity < 0:
         raise TraceError(f"capacity is {capacity}; it must be at least 0 blocks")
     if ttl is not None and not ttl >= 0:
@@ -114,18 +116,17 @@ def replay(
             f"it has: {', '.join(policy.parameters) or 'none'}"
         )
     parameters = {**policy.parameters, **(parameters or {})}
-    capped = replace(switches, hit_cap=switches.hit_cap or policy.hit_cap)
+    hit_cap = switches.hit_cap or policy.hit_cap
     if policy.replays:
         if ttl is not None or replace(switches, hit_cap=None) != Switches():
             raise TraceError(
                 f"policy {policy.name} is a cache of its own, to which neither a TTL nor "
                 "switches but the hit cap apply"
             )
-        return cap_hits(trace, policy.replays(trace, policy, capacity, **parameters), capped)
-    if switches.one_block_nodes:
-        trace = trace.expand()
-    state = state_of(policy, trace, capacity, seed, parameters)
-    cache = _new_cache(trace, capacity, switches.eviction == "flat")
+        return cap_hits(policy.replays(trace, policy, capacity, **parameters), hit_cap)
+    replayed = trace.expand() if switches.one_block_nodes else trace
+    state = state_of(policy, replayed, capacity, seed, parameters)
+    cache = _new_cache(replayed, capacity, switches.eviction == "flat")
     candidates = switches.candidates if policy.rank else 0
     rerank = RERANK[policy.rerank] if policy.rank and not candidates else 0
     rules = Rules(
@@ -157,23 +158,7 @@ def replay(
         "expired_blocks": int(cache.counts[EXPIRED]),
     }
     blocks, tokens = (cache.requests[name].copy() for name in HITS)
-    return cap_hits(trace, counted(policy.name, capacity, blocks, tokens, **flow), capped)
-
-
-def cap_hits(trace: Trace, result: Result, switches: Switches) -> Result:
-    """Apply the engine's hit cap, which vLLM and SGLang share: the last token is recomputed."""
-    if switches.hit_cap is None:
-        return result
-    cap = np.maximum(trace.input_tokens - 1, 0) // trace.block_size
-    blocks = np.minimum(result.hit_blocks, cap)
-    tokens = np.where(result.hit_blocks > cap, cap * trace.block_size, result.hit_tokens)
-    return replace(
-        result,
-        hit_blocks=blocks,
-        hit_tokens=tokens,
-        capped_blocks=result.hit_blocks - blocks,
-        capped_tokens=result.hit_tokens - tokens,
-    )
+    return cap_hits(counted(trace, policy.name, capacity, blocks, tokens, **flow), hit_cap)
 
 
 def _new_cache(trace: Trace, capacity: int, flat: bool) -> Cache:

@@ -50,7 +50,7 @@ def replay(strategy: int, trace: Trace, policy: Policy, capacity: int, surplus: 
         trace.terminal, *trace.tree, trace.block_size, capacity, strategy, surplus, counts, hits
     )
     flow = {"inserted_blocks": int(counts[INSERTED]), "evicted_blocks": int(counts[EVICTED])}
-    return counted(policy.name, capacity, hits[0], hits[1], **flow, expired_blocks=0)
+    return counted(trace, policy.name, capacity, hits[0], hits[1], **flow, expired_blocks=0)
 
 
 @njit(cache=True)
