@@ -60,9 +60,9 @@ def simulate(
     blocks = parse(capacity, trace, bytes_per_token)
     first = first_measured(trace, measure_from)
     lifetime = None if ttl is None else parse_duration(ttl)
-    if isinstance(policy, str):
-        if policy.lower() in BOUNDS:
-            return BOUNDS[policy.lower()](trace, blocks, switches, measure_from=first)
+    if isinstance(policy, str) and policy.lower() in BOUNDS:
+        return BOUNDS[policy.lower()](trace, blocks, switches, measure_from=first)
+    if not isinstance(policy, Policy):
         policy = get(policy)
     run = replay(
         trace, policy, blocks, ttl=lifetime, switches=switches, seed=seed, parameters=parameters
