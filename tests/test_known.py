@@ -11,6 +11,7 @@ from kvsim.cache.policies import POLICIES
 from kvsim.traces import readers, registry
 from kvsim.traces.arrivals import arrange, cut
 from kvsim.traces.readers.ids import BlockIds
+from kvsim.traces.readers.source import Source
 from kvsim.traces.readers.weka import Request, Session, documents
 from kvsim.traces.trace import Trace
 from tests.traces import real
@@ -151,7 +152,7 @@ def test_weka_ids_have_one_parent_each() -> None:
     decode = msgspec.json.Decoder(Session).decode
     ids = BlockIds()
     files = distinct = 0
-    for name, _, text in documents(source, None):
+    for name, _, text in documents(Source(source)):
         files += 1
         seen = np.zeros(1, dtype=bool)
         for request in calls(decode(text).requests):

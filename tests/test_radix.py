@@ -285,3 +285,43 @@ def test_cut_keeps_a_half_open_interval(
     part = cut(to_trace(requests), start, start + span)
     inside = [r.arrival for r in requests if start <= r.arrival < start + span]
     assert part.arrival.tolist() == inside
+
+
+# --- partial blocks that are met again ------------------------------------------------------------
+
+prompts = st.lists(
+    st.tuples(st.lists(st.integers(1, 2), min_size=1, max_size=5), st.integers(1, 4)), max_size=12
+)
+
+
+@property_test
+@given(prompts)
+def test_blocks_of_one_id_and_other_tokens_are_kept_apart(
+    chains: list[tuple[list[int], int]],
+) -> None:
+    """A block is its parent, its id and its tokens."""
+    tree = RadixBuilder(4, apart=True)
+    names = [[*((name, 4) for name in chain[:-1]), (chain[-1], tail)] for chain, tail in chains]
+    ends = [
+        tree.add(np.array(chain), np.array([len(chain)]), np.array([tail]))[0]
+        for chain, tail in chains
+    ]
+    partial = {tuple(block[:k]) for block in names for k in [len(block)] if block[-1][1] < 4}
+    blocks = {tuple(block[:k]) for block in names for k in range(1, len(block) + 1)}
+    twins = [
+        block
+        for block in partial
+        if any(o != block and o[:-1] == block[:-1] and o[-1][0] == block[-1][0] for o in blocks)
+    ]
+    assert tree.told_apart() == len(twins)
+    found, index = tree.finish()
+    assert found.length.sum() == len(blocks)
+    for block, end in zip(names, ends, strict=True):
+        node = index[end]
+        whole = found.tokens_above[node] + (found.length[node] - 1) * 4 + found.tail_tokens[node]
+        assert found.depth[node] + found.length[node] == len(block)
+        assert whole == sum(tokens for _, tokens in block)
+    # Two prompts end in the same block if and only if they are the same.
+    for one, first in zip(names, ends, strict=True):
+        for other, second in zip(names, ends, strict=True):
+            assert (one == other) == (first == second)

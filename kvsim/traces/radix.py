@@ -3,6 +3,10 @@
 Memory follows distinct blocks: a chain is compared with the edge labels
 already stored, and only its unseen end is appended. Children are found in
 one open-addressing table keyed by (parent node, first id).
+
+A last block may be partial. Where `apart`, what it is includes how many tokens it holds, so the
+same id with other tokens, or inside a longer chain, is another block; the table's keys then
+include the tokens of a node's first block. Otherwise such a sighting is refused.
 """
 
 import numpy as np
@@ -26,10 +30,13 @@ class RadixBuilder:
     ----------
     block_size : int
         Tokens of a full block.
+    apart : bool
+        Whether blocks of one id that hold different tokens are different blocks.
     """
 
-    def __init__(self, block_size: int) -> None:
+    def __init__(self, block_size: int, apart: bool = False) -> None:
         self.block_size = block_size
+        self.apart = apart
         self._nodes = np.empty((64, 4), dtype=np.int64)
         self._labels = np.empty(1024, dtype=np.int64)
         self._table = np.full(256, -1, dtype=np.int64)
@@ -63,8 +70,8 @@ class RadixBuilder:
         -------
         int64[k]
             The terminal nodes; `start` for an empty chain; or, where a block's
-            tokens disagree with its first sighting, ``FULL_BEFORE``,
-            ``PARTIAL_BEFORE`` or ``OTHER_TOKENS``.
+            tokens disagree with its first sighting and the two are not kept apart,
+            ``FULL_BEFORE``, ``PARTIAL_BEFORE`` or ``OTHER_TOKENS``.
         """
         self._reserve(len(lengths), len(ids))
         terminals = np.empty(len(lengths), dtype=np.int64)
@@ -74,6 +81,7 @@ class RadixBuilder:
             tail_tokens,
             start if start >= 0 else -1 - namespace,
             self.block_size,
+            self.apart,
             self._nodes,
             self._labels,
             self._table,
@@ -98,6 +106,14 @@ class RadixBuilder:
         depth, tokens_above = _accumulate(parent, length, tail, self.block_size)
         return Tree(parent, length, depth, tokens_above, tail), index
 
+    def told_apart(self) -> int:
+        """Return how many partial blocks share parent and id with a block of other tokens."""
+        nodes = self._nodes[: self._used[0]]
+        partial = (nodes[:, LENGTH] == 1) & (nodes[:, TAIL] < self.block_size)
+        first = np.column_stack([nodes[:, PARENT], self._labels[nodes[:, BEGIN]]])
+        _, place, count = np.unique(first, axis=0, return_inverse=True, return_counts=True)
+        return int((partial & (count[place] > 1)).sum())
+
     def _reserve(self, chains: int, blocks: int) -> None:
         nodes, labels = self._used.tolist()
         most = nodes + 2 * chains  # a chain adds a node and may split another one
@@ -110,7 +126,7 @@ class RadixBuilder:
             self._labels = grown
         if 2 * most > len(self._table):
             self._table = np.full(1 << (2 * most).bit_length(), -1, dtype=np.int64)
-            _rehash(self._nodes[:nodes], self._labels, self._table)
+            _rehash(self._nodes[:nodes], self._labels, self.block_size, self.apart, self._table)
 
 
 @njit(cache=True)
@@ -132,23 +148,42 @@ def same_start(one, other):
 
 
 @njit(cache=True)
-def _slot(above, label, nodes, labels, table):
+def _first_tokens(node, block_size, apart, nodes):
+    """Return what of a node's key the tokens of its first block are; 0 where they do not count."""
+    if not apart:
+        return 0
+    return nodes[node, TAIL] if nodes[node, LENGTH] == 1 else block_size
+
+
+@njit(cache=True)
+def _slot(above, label, tokens, block_size, apart, nodes, labels, table):
     mask = np.uint64(len(table) - 1)
-    h = np.uint64(above) * np.uint64(0x9E3779B97F4A7C15) ^ np.uint64(label)
+    h = np.uint64(above) * np.uint64(0x9E3779B97F4A7C15) ^ np.uint64(label) ^ np.uint64(tokens)
     h = (h ^ (h >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
     slot = (h ^ (h >> np.uint64(29))) & mask
     while table[slot] >= 0:
         node = table[slot]
-        if nodes[node, PARENT] == above and labels[nodes[node, BEGIN]] == label:
+        if (
+            nodes[node, PARENT] == above
+            and labels[nodes[node, BEGIN]] == label
+            and _first_tokens(node, block_size, apart, nodes) == tokens
+        ):
             break
         slot = (slot + np.uint64(1)) & mask
     return slot
 
 
 @njit(cache=True)
-def _rehash(nodes, labels, table):
+def _own_slot(node, block_size, apart, nodes, labels, table):
+    above, label = nodes[node, PARENT], labels[nodes[node, BEGIN]]
+    tokens = _first_tokens(node, block_size, apart, nodes)
+    return _slot(above, label, tokens, block_size, apart, nodes, labels, table)
+
+
+@njit(cache=True)
+def _rehash(nodes, labels, block_size, apart, table):
     for node in range(len(nodes)):
-        table[_slot(nodes[node, PARENT], labels[nodes[node, BEGIN]], nodes, labels, table)] = node
+        table[_own_slot(node, block_size, apart, nodes, labels, table)] = node
 
 
 @njit(cache=True)
@@ -163,7 +198,7 @@ def _new_node(nodes, used, parent, begin, length, tail):
 
 
 @njit(cache=True)
-def _split(child, at, slot, block_size, nodes, labels, table, used):
+def _split(child, at, slot, block_size, apart, nodes, labels, table, used):
     # The upper part gets the new number, so nodes that requests end in keep theirs.
     begin = nodes[child, BEGIN]
     upper = _new_node(nodes, used, nodes[child, PARENT], begin, at, block_size)
@@ -171,13 +206,13 @@ def _split(child, at, slot, block_size, nodes, labels, table, used):
     nodes[child, PARENT] = upper
     nodes[child, BEGIN] = begin + at
     nodes[child, LENGTH] -= at
-    table[_slot(upper, labels[begin + at], nodes, labels, table)] = child
+    table[_own_slot(child, block_size, apart, nodes, labels, table)] = child
     return upper
 
 
 @njit(cache=True, nogil=True)
 def _insert_all(
-    ids, lengths, tail_tokens, above, block_size, nodes, labels, table, used, terminals
+    ids, lengths, tail_tokens, above, block_size, apart, nodes, labels, table, used, terminals
 ):
     begin = 0
     for chain in range(len(lengths)):
@@ -185,16 +220,27 @@ def _insert_all(
         terminals[chain] = max(above, -1)
         if begin < end:
             terminals[chain] = _insert(
-                ids[begin:end], above, tail_tokens[chain], block_size, nodes, labels, table, used
+                ids[begin:end],
+                above,
+                tail_tokens[chain],
+                block_size,
+                apart,
+                nodes,
+                labels,
+                table,
+                used,
             )
         begin = end
 
 
 @njit(cache=True)
-def _insert(ids, above, tail_tokens, block_size, nodes, labels, table, used):
+def _insert(ids, above, tail_tokens, block_size, apart, nodes, labels, table, used):
     i = 0
     while i < len(ids):
-        slot = _slot(above, ids[i], nodes, labels, table)
+        tokens = 0
+        if apart:
+            tokens = tail_tokens if i == len(ids) - 1 else block_size
+        slot = _slot(above, ids[i], tokens, block_size, apart, nodes, labels, table)
         child = table[slot]
         if child < 0:
             begin = used[1]
@@ -209,18 +255,26 @@ def _insert(ids, above, tail_tokens, block_size, nodes, labels, table, used):
         length = nodes[child, LENGTH]
         k = same_start(labels[begin : begin + length], ids[i:])
         i += k
+        outcome = 0
         if k < length:
             if i == len(ids) and tail_tokens != block_size:
-                return FULL_BEFORE
-            above = _split(child, k, slot, block_size, nodes, labels, table, used)
-            if i == len(ids):
-                return above
+                outcome = FULL_BEFORE
+        elif i < len(ids):
+            if nodes[child, TAIL] != block_size:
+                outcome = PARTIAL_BEFORE
+        elif nodes[child, TAIL] != tail_tokens:
+            outcome = OTHER_TOKENS
+        if outcome < 0:
+            if not apart:
+                return outcome
+            # The last block that agrees in its id is another one. It is not the node's first,
+            # whose tokens were looked up.
+            i -= 1
+            k -= 1
+        if k < length:
+            above = _split(child, k, slot, block_size, apart, nodes, labels, table, used)
         else:
-            if i < len(ids) and nodes[child, TAIL] != block_size:
-                return PARTIAL_BEFORE
             above = child
-    if above >= 0 and nodes[above, TAIL] != tail_tokens:
-        return OTHER_TOKENS
     return above
 
 

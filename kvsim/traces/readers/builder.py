@@ -15,6 +15,7 @@ DISAGREEMENTS = {
     PARTIAL_BEFORE: "a block inside the chain was partial at its first sighting",
     OTHER_TOKENS: "the chain's last block held another number of tokens at its first sighting",
 }
+CONTINUE, REFUSE = "continue", "error"  # values of partial_blocks
 LIMIT = 1 << 63  # of numbers in a trace
 # Bytes of ids that readers parse and insert together. Of several faults in them, the one that is
 # reported need not be the first.
@@ -35,13 +36,27 @@ class TraceBuilder:
     """Columns of a trace under construction.
 
     Compact arrays, so that memory stays far below the input's size.
+
+    Parameters
+    ----------
+    block_size : int
+        Tokens of a full block.
+    partial_blocks : {"continue", "error"}
+        What a last block is that was partial and is met again with other tokens, or inside a
+        longer chain. To continue it makes another block: engines never cache a partial one, so a
+        longer prompt does not hit it; and the shorter prompt, asked again, does.
     """
 
     block_size: int
+    partial_blocks: str = CONTINUE
     notes: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._tree = RadixBuilder(self.block_size)
+        if self.partial_blocks not in (CONTINUE, REFUSE):
+            raise TraceError(
+                f"partial blocks {self.partial_blocks!r}: must be {CONTINUE} or {REFUSE}"
+            )
+        self._tree = RadixBuilder(self.block_size, apart=self.partial_blocks == CONTINUE)
         self._columns = {name: array(code) for name, code in COLUMNS.items()}
 
     def chains(
@@ -72,7 +87,7 @@ class TraceBuilder:
         Raises
         ------
         TraceError
-            If a block's tokens disagree with its first sighting.
+            If a block's tokens disagree with its first sighting, and that is an error.
         """
         size = self.block_size
         tails = np.minimum(np.array(tokens, dtype=np.int64) - (lengths - 1) * size, size)
@@ -81,7 +96,8 @@ class TraceBuilder:
             at = int(np.argmax(terminals < -1))
             raise TraceError(
                 f"{where[at]}: {DISAGREEMENTS[int(terminals[at])]}; "
-                f"{tokens[at]} tokens in {lengths[at]} blocks of {size} (block size right?)"
+                f"{tokens[at]} tokens in {lengths[at]} blocks of {size}; is the block size right? "
+                f"--partial-blocks {CONTINUE} reads both as different blocks"
             )
         return terminals.tolist()
 
@@ -103,13 +119,19 @@ class TraceBuilder:
         for name, column in self._columns.items():
             column.extend(columns[name])
 
+    @property
+    def arrival(self) -> np.ndarray:
+        """float64[n]: the arrivals as they were given."""
+        return np.array(self._columns["arrival"])
+
     def finish(
         self,
         name: str,
         source_hash: str,
         *,
+        arrival: np.ndarray | None = None,
+        session_of: np.ndarray | None = None,
         session_rank: np.ndarray | None = None,
-        shift: np.ndarray | None = None,
         own_starts: bool = False,
     ) -> Trace:
         """Sort the requests into processing order and return the trace.
@@ -118,19 +140,28 @@ class TraceBuilder:
         ----------
         name, source_hash : str
             As in `Trace`.
+        arrival : float64[n], optional
+            Seconds, in place of the arrivals that were given.
+        session_of : int[], optional
+            The session that each given session is a part of.
         session_rank : int[sessions], optional
             Place of each session in the byte order of the files' names.
-        shift : float64[n], optional
-            Seconds to add to the arrivals.
         own_starts : bool
             Whether the format counts each session's arrivals from its own start; otherwise that
             is told from the arrivals.
         """
+        if apart := self._tree.told_apart():
+            self.notes.append(
+                f"{apart:,} last blocks are partial and share their id with a block of other "
+                "tokens: they count as blocks of their own (--partial-blocks)."
+            )
         tree, index = self._tree.finish()
         columns = {name: np.array(column) for name, column in self._columns.items()}
-        arrival, session = columns["arrival"], columns["session"]
-        if shift is not None:
-            arrival = arrival + shift
+        session = columns["session"]
+        if arrival is None:
+            arrival = columns["arrival"]
+        if session_of is not None:
+            session = session_of[session]
         order = np.arange(len(arrival))
         if session_rank is not None:
             session = session_rank[session]

@@ -1,7 +1,7 @@
 """WEKA / AgentX session JSON: a file or a line a session, sub-agents nested.
 
-Read from a folder of ``.json`` files, one such file, JSONL (plain or gzip), or
-a tar archive in place. Sub-agents share their session's ids. Nested times are
+Read from a folder of ``.json`` files, one such file, JSONL, or a tar archive
+in place. Sub-agents share their session's ids. Nested times are
 relative to the sub-agent's marker or absolute: absolute if every nested `t` is
 at least its marker's, decided once a file.
 """
@@ -9,8 +9,9 @@ at least its marker's, decided once a file.
 import hashlib
 import tarfile
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from math import nan
 from pathlib import Path
 
@@ -20,8 +21,16 @@ from xxhash import xxh3_128
 
 from kvsim.traces.readers.builder import BATCH, LIMIT, TraceBuilder
 from kvsim.traces.readers.ids import BlockIds
-from kvsim.traces.readers.mooncake import lines
-from kvsim.traces.readers.source import BOM, CHUNK, DAMAGE, Source, decode_error
+from kvsim.traces.readers.sizes import BlockSize
+from kvsim.traces.readers.source import (
+    BOM,
+    CHUNK,
+    DAMAGE,
+    Source,
+    decode_error,
+    document_error,
+)
+from kvsim.traces.readers.units import UNITS, in_seconds
 from kvsim.traces.trace import Trace, TraceError
 
 BLOCK_SIZE = 64  # of all published sets, where a session does not say
@@ -45,7 +54,7 @@ class Session(msgspec.Struct):
 
     requests: list[Request]
     id: msgspec.Raw = msgspec.Raw()
-    block_size: int = BLOCK_SIZE
+    block_size: int | None = None
     hash_id_scope: str = "local"
 
 
@@ -60,27 +69,17 @@ class Flat(msgspec.Struct):
 
 
 def read_weka(
-    path: Path,
+    source: Source,
     *,
     block_size: int | None = None,
     nested: str | None = None,
     keep_repeats: bool = False,
-    progress: Callable[[int, int], None] | None = None,
+    time_unit: str | None = None,
+    partial_blocks: str = "continue",
 ) -> Trace:
     """Read WEKA or AgentX sessions; every session starts at its own time 0.
 
-    Parameters
-    ----------
-    path : Path
-        Folder of ``.json`` files, one file, JSONL (``.gz`` too) or a tar archive.
-    block_size : int, optional
-        Tokens a block; must agree with what the sessions say.
-    nested : {"relative", "absolute"}, optional
-        How sub-agents' times count; found by rule unless given.
-    keep_repeats : bool
-        Keep sessions that repeat another one except for its id.
-    progress : callable, optional
-        Told (bytes read, bytes in all).
+    The options are those of `kvsim.traces.readers.read`.
 
     Raises
     ------
@@ -88,24 +87,20 @@ def read_weka(
         On bad input, naming file and line or entry.
     """
     decoder = msgspec.json.Decoder(Session)
-    reader: _WekaReader | None = None
+    reader = _WekaReader(block_size, keep_repeats, time_unit, partial_blocks)
     digest = hashlib.sha256()
-    for name, file, text in _ahead(documents(path, progress)):
+    for name, file, text in _ahead(documents(source)):
         try:
             session = decoder.decode(text)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise decode_error(name, text, error) from error
-        if path.is_dir():
+        if source.is_folder:
             digest.update(text)
-        if reader is None:
-            reader = _WekaReader(block_size or session.block_size, keep_repeats)
         reader.add(session, name, file, text)
-    if reader is None:
-        raise TraceError(f"{path}: no session (.json file or line) in it")
+    if not reader.names:
+        raise TraceError(f"{source.label}: no session (.json file or line) in it")
     return reader.finish(
-        path.name.split(".")[0],
-        digest.hexdigest() if path.is_dir() else Source(path).digest(),
-        nested,
+        source.name, digest.hexdigest() if source.is_folder else source.digest(), nested
     )
 
 
@@ -126,79 +121,84 @@ def _anonymous(text: bytes, own: bytes) -> bytes:
     return digest.digest()
 
 
-def documents(
-    path: Path, progress: Callable[[int, int], None] | None
-) -> Iterator[tuple[str, int, bytes]]:
+def documents(source: Source) -> Iterator[tuple[str, int, bytes]]:
     """Yield (name, file number, JSON text) of every session, streaming."""
-    if path.is_dir():
-        yield from _folder(path, progress)
+    if source.is_folder:
+        yield from _folder(source)
         return
-    source = Source(path, progress)
-    if tarfile.is_tarfile(path):
+    if source.is_tar:
         yield from _members(source)
         return
-    text = b"" if source.head.startswith(b"\x1f\x8b") else _whole_document(path)
-    if text:
-        yield str(path), 0, text
+    first = source.first_line()
+    if first and _fault(first[1]):
+        yield source.label, 0, _whole_document(source)
         return
-    for number, line in lines(source):
-        yield f"{path}:{number}", 0, line
+    for number, line in source.lines():
+        yield f"{source.label}:{number}", 0, line
 
 
-def _folder(
-    path: Path, progress: Callable[[int, int], None] | None
-) -> Iterator[tuple[str, int, bytes]]:
-    files = sorted(path.glob("*.json"), key=lambda file: file.name.encode())
+def _folder(source: Source) -> Iterator[tuple[str, int, bytes]]:
+    files = sorted(source.path.glob("*.json"), key=lambda file: file.name.encode())
     total = sum(file.stat().st_size for file in files)
     done = 0
     for number, file in enumerate(files):
         text = file.read_bytes()
         done += len(text)
-        if progress:
-            progress(done, total)
+        if source.progress:
+            source.progress(done, total)
         yield str(file), number, text.removeprefix(BOM)
 
 
 def _members(source: Source) -> Iterator[tuple[str, int, bytes]]:
     name = ""
     try:
-        with (
-            source.open_plain() as raw,
-            tarfile.open(fileobj=raw, mode="r|", bufsize=CHUNK) as archive,
-        ):
+        with tarfile.open(fileobj=source.plain, mode="r|", bufsize=CHUNK) as archive:
             for number, member in enumerate(archive):
                 name = member.name
                 file = archive.extractfile(member) if name.endswith(".json") else None
                 if file:
-                    yield f"{source.path}:{name}", number, file.read().removeprefix(BOM)
+                    yield f"{source.label}:{name}", number, file.read().removeprefix(BOM)
                 archive.members.clear()  # type: ignore[attr-defined]  # it would keep every header
+            # An archive ends in two blocks of zeros or more; `tarfile` does without, and takes a
+            # damaged header for the first.
+            if archive.fileobj.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
+                raise tarfile.ReadError("no end of the archive where one is expected")
     except DAMAGE as error:
         raise TraceError(
-            f"{source.path}: cut off or damaged after {name or 'its start'} ({error})"
+            f"{source.label}: cut off or damaged after {name or 'its start'} ({error})"
         ) from error
 
 
-def _whole_document(path: Path) -> bytes:
-    """Return the text of a file that is one JSON document over several lines, else b""."""
-    with path.open("rb") as file:
-        first = file.readline().removeprefix(BOM)
-        try:
-            msgspec.json.decode(first, type=msgspec.Raw)
-            return b""
-        except msgspec.DecodeError:
-            text = first + file.read()
-    try:
-        msgspec.json.decode(text, type=msgspec.Raw)
-    except msgspec.DecodeError:
-        return b""
+def _whole_document(source: Source) -> bytes:
+    """Return the text of one JSON document over several lines."""
+    text = b"".join(source.chunks())
+    if fault := _fault(text):
+        raise document_error(source, text, fault)
     return text
 
 
+def _fault(text: bytes) -> msgspec.DecodeError | None:
+    """Return what is wrong with a text as JSON."""
+    try:
+        msgspec.json.decode(text, type=msgspec.Raw)
+    except msgspec.DecodeError as error:
+        return error
+    return None
+
+
 class _WekaReader:
-    def __init__(self, block_size: int, keep_repeats: bool) -> None:
-        self.builder = TraceBuilder(block_size)
+    def __init__(
+        self,
+        block_size: int | None,
+        keep_repeats: bool,
+        time_unit: str | None,
+        partial_blocks: str,
+    ) -> None:
+        self.size = BlockSize(block_size, BLOCK_SIZE, partial=False)
         self.ids = BlockIds()
         self.keep_repeats = keep_repeats
+        self.time_unit = time_unit
+        self.partial_blocks = partial_blocks
         self.names: list[bytes] = []
         self.of_digest: dict[bytes, int] = {}
         self.repeats = 0
@@ -206,16 +206,12 @@ class _WekaReader:
         self.marker: list[float] = []
         self.nested_time: dict[int, bool] = {}  # file: is some nested t below its marker?
 
+    @cached_property
+    def builder(self) -> TraceBuilder:
+        return TraceBuilder(self.size.tokens, partial_blocks=self.partial_blocks)
+
     def add(self, session: Session, name: str, file: int, text: bytes) -> None:
-        if session.block_size < 1:
-            raise TraceError(
-                f"{name}: block_size is {session.block_size}; it must be at least 1 token"
-            )
-        if session.block_size != self.builder.block_size:
-            raise TraceError(
-                f"{name}: block_size {session.block_size}; "
-                f"the trace is read with {self.builder.block_size}"
-            )
+        self.size.state(session.block_size, name)
         if session.hash_id_scope not in ("local", "global"):
             raise TraceError(
                 f"{name}: hash_id_scope is {session.hash_id_scope!r}; it must be local or global"
@@ -239,33 +235,26 @@ class _WekaReader:
         return True
 
     def _add_requests(self, batch: list[Flat], namespace: int) -> None:
-        size = self.builder.block_size
         requests = [flat.request for flat in batch]
         where = [flat.where for flat in batch]
         arrays = [request.hash_ids or b"[]" for request in requests]
         ids, lengths = self.ids.parse(arrays, where)
-        tokens = []
-        for flat, blocks in zip(batch, lengths.tolist(), strict=True):
+        for flat in batch:
             _check(flat)
-            input_tokens = flat.request.input
-            floor, ceil = input_tokens // size, -(-input_tokens // size)
-            if blocks not in (floor, ceil):
-                raise TraceError(
-                    f"{flat.where}: {blocks} hash_ids for in {input_tokens}; blocks of {size} "
-                    f"tokens need {floor} (full blocks only) or {ceil}"
-                )
-            tokens.append(min(input_tokens, blocks * size))
             if flat.subagent:
                 below = flat.request.t < flat.marker
                 self.nested_time[flat.file] = self.nested_time.get(flat.file, False) or below
+        tokens = [request.input for request in requests]
+        self.size.check(lengths, tokens, where, "in")
+        second = UNITS[self.time_unit or "s"]
         self.file += [flat.file for flat in batch]
         self.marker += [flat.marker for flat in batch]
         self.builder.requests(
             arrival=[request.t for request in requests],
             session=[len(self.names) - 1] * len(batch),
-            input_tokens=[request.input for request in requests],
+            input_tokens=tokens,
             output_tokens=[request.output for request in requests],
-            service=[nan if r.api_time is None else r.api_time for r in requests],
+            service=[nan if r.api_time is None else r.api_time / second for r in requests],
             subagent=[flat.subagent for flat in batch],
             terminal=self.builder.chains(ids, lengths, tokens, where, namespace=namespace),
         )
@@ -273,7 +262,8 @@ class _WekaReader:
     def finish(self, name: str, source_hash: str, nested: str | None) -> Trace:
         if self.repeats:
             self.builder.notes.append(
-                f"{self.repeats} sessions repeat another one except for its id and were dropped."
+                f"{self.repeats} sessions repeat another one except for its id and were dropped "
+                "(--keep-repeats keeps them)."
             )
         relative = np.array([self.nested_time.get(file, False) for file in self.file], dtype=bool)
         if nested:
@@ -281,8 +271,10 @@ class _WekaReader:
         rank = np.empty(len(self.names), dtype=np.int64)
         rank[sorted(range(len(rank)), key=self.names.__getitem__)] = np.arange(len(rank))
         shift = np.where(relative, np.array(self.marker, dtype=np.float64), 0.0)
+        arrival, notes = in_seconds(self.builder.arrival + shift, "s", given=self.time_unit)
+        self.builder.notes += notes
         return self.builder.finish(
-            name, source_hash, session_rank=rank, shift=shift, own_starts=True
+            name, source_hash, arrival=arrival, session_rank=rank, own_starts=True
         )
 
 
