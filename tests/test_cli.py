@@ -29,7 +29,7 @@ INFO_FIELDS = {
     "unblocked_tokens",
     "block_size",
 }
-CHAINS = [(0, 1024, [1, 2]), (1000, 1024, [1, 3]), (2000, 1100, [1, 2, 4])]
+CHAINS = [(0, 1024, [1, 2]), (10_000, 1024, [1, 3]), (20_000, 1100, [1, 2, 4])]
 
 
 class Outcome(NamedTuple):
@@ -172,7 +172,7 @@ def test_lists_by_comma_and_by_repetition(run: Run, chat: str) -> None:
 
 
 def test_ttl_expires_and_names_the_row(run: Run, chat: str) -> None:
-    command = ("simulate", chat, "--policy", "lru,fifo,opt", "--capacity", "inf", "--ttl", "1500ms")
+    command = ("simulate", chat, "--policy", "lru,fifo,opt", "--capacity", "inf", "--ttl", "15000ms")
     lru = run(*command, "--json").json[0]
     assert (lru["policy"], lru["hit_blocks"], lru["expired_blocks"]) == ("lru", 2, 1)
     table = run(*command[:-1], "5m").out
@@ -287,9 +287,9 @@ def test_curve_every_step(run: Run, chat: str) -> None:
 
 
 def test_curve_with_a_ttl(run: Run, chat: str) -> None:
-    points = run("curve", chat, "--capacity", "inf", "--ttl", "1.5", "--json").json
+    points = run("curve", chat, "--capacity", "inf", "--ttl", "15", "--json").json
     assert [p["hit_blocks"] for p in points] == [2]
-    assert "TTL-1.5" in run("curve", chat, "--ttl", "1.5").out
+    assert "TTL-15" in run("curve", chat, "--ttl", "15").out
 
 
 def test_curve_default_is_log_spaced_up_to_saturation(run: Run, tmp_path: Path) -> None:

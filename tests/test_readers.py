@@ -1,9 +1,7 @@
 """What goes wrong with real trace files: the case table, a row a test, for both readers."""
 
 import gzip
-import io
 import json
-import tarfile
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -19,40 +17,17 @@ from kvsim.traces.arrivals import arrange
 from kvsim.traces.opening import open_trace
 from kvsim.traces.readers import READERS, read
 from kvsim.traces.trace import REQUEST_COLUMNS, Trace, TraceError, load
-
-Chains = Sequence[Sequence[int | str]]
-
-
-def mooncake_row(chain: Sequence[int | str], time: float = 0, size: int = 512, **more: Any) -> dict:
-    tokens = len(chain) * size
-    row = {"timestamp": time, "input_length": tokens, "output_length": 1, "hash_ids": list(chain)}
-    return row | more
-
-
-def weka_request(chain: Sequence[int | str], t: float = 0, size: int = 64, **more: Any) -> dict:
-    return {"t": t, "type": "n", "in": len(chain) * size, "out": 1, "hash_ids": list(chain)} | more
-
-
-def session(requests: list[dict], name: str = "s", size: int = 64, scope: str = "local") -> dict:
-    return {"id": name, "block_size": size, "hash_id_scope": scope, "requests": requests}
-
-
-def jsonl(rows: Sequence[dict]) -> str:
-    return "".join(json.dumps(row) + "\n" for row in rows)
-
-
-@pytest.fixture
-def write(tmp_path: Path) -> Callable[..., Path]:
-    """Return a function that writes rows (or text, or bytes) to a file."""
-
-    def to_file(content: Sequence[dict] | str | bytes, name: str = "trace.jsonl") -> Path:
-        if not isinstance(content, str | bytes):
-            content = jsonl(content)
-        path = tmp_path / name
-        path.write_bytes(content.encode() if isinstance(content, str) else content)
-        return path
-
-    return to_file
+from tests.trace_files import (
+    Chains,
+    agents,
+    archive,
+    columns,
+    jsonl,
+    mooncake_row,
+    nested,
+    session,
+    weka_request,
+)
 
 
 @pytest.fixture(params=["mooncake", "weka"])
@@ -150,11 +125,6 @@ def test_case_10_session_rows_are_never_guessed(write: Callable[..., Path]) -> N
     assert incremental.input_tokens.tolist() == [512, 1024]
     with pytest.raises(TraceError, match=r"jsonl:1: .*--rows cumulative.*--rows incremental"):
         read(path)
-
-
-def nested(marker: float, *inner: float) -> dict:
-    requests = [weka_request([i + 1], t) for i, t in enumerate(inner)]
-    return {"t": marker, "type": "subagent", "requests": requests}
 
 
 @pytest.mark.parametrize("inner", [(0, 6), (50, 56)], ids=["relative", "absolute"])
@@ -353,39 +323,6 @@ def test_case_22_pretty_printed_json(write: Callable[..., Path]) -> None:
 
 
 # --- the two readers ----------------------------------------------------------------------------
-
-
-def agents() -> dict[str, dict]:
-    """Return five sessions by file name: a sub-agent, a repeat, strange names, long chains."""
-    chain = list(range(1, 41))
-    return {
-        "b.json": session(
-            [weka_request(chain, 0), nested(4, 0, 2), weka_request([*chain, 50], 9, api_time=2.5)],
-            "one",
-        ),
-        "a.json": session([weka_request(chain[:20], 1), weka_request([*chain[:20], 7], 2)], "two"),
-        "c.json": session([weka_request(chain[:20], 1), weka_request([*chain[:20], 7], 2)], "2"),
-        "B.json": session([weka_request([3, 1, 2], 0)], "three"),
-        "d.json": session([], "none"),
-    }
-
-
-def archive(path: Path, sessions: dict[str, dict]) -> Path:
-    with tarfile.open(path, "w:xz") as file:
-        for name, content in sessions.items():
-            text = json.dumps(content).encode()
-            member = tarfile.TarInfo(f"traces/{name}")
-            member.size = len(text)
-            file.addfile(member, io.BytesIO(text))
-    return path
-
-
-def columns(trace: Trace) -> list[list]:
-    """Return the requests' columns; nodes are numbered by the order of reading, so without them."""
-    names = [name for name in REQUEST_COLUMNS if name not in ("service", "terminal")]
-    names += ["chain_blocks", "chain_tokens", "seen_blocks", "seen_tokens"]
-    service = np.nan_to_num(trace.service, nan=-1.0)
-    return [getattr(trace, name).tolist() for name in names] + [service.tolist()]
 
 
 def test_weka_reads_the_same_from_every_container(tmp_path: Path) -> None:

@@ -146,7 +146,7 @@ class Source:
             first, self._first = self._first, None
             yield first[1]
         try:
-            while chunk := self.plain.read(CHUNK):
+            while chunk := self.plain.read1(CHUNK):  # `read` would lose what precedes damage
                 self._line += chunk.count(b"\n")
                 yield chunk
         except DAMAGE as error:
