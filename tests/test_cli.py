@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 from rich.console import Console
 
-from kvsim import cli
-from kvsim.cli import main
+from kvsim.cli import main, runs
 from kvsim.report import terminal
 from kvsim.report.terminal import Meter
 
@@ -208,7 +207,7 @@ def test_capacity_as_memory(run: Run, chat: str) -> None:
 def test_csv_has_the_fields_of_the_json(run: Run, chat: str) -> None:
     text = run("simulate", chat, "--policy", "lru,opt", "--capacity", "2", "--csv").out
     rows = list(csv.DictReader(io.StringIO(text)))
-    assert tuple(rows[0]) == cli.RUN_FIELDS
+    assert tuple(rows[0]) == runs.RUN_FIELDS
     assert [row["inserted_blocks"] for row in rows] == ["4", ""]
 
 

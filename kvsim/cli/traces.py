@@ -1,0 +1,113 @@
+"""Commands on traces: what is in one, saving one, fetching the published ones."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from kvsim.cli.inputs import open_trace
+from kvsim.cli.options import (
+    AsCsv,
+    AsJson,
+    BlockSize,
+    Format,
+    KeepRepeats,
+    Nested,
+    Output,
+    Rows,
+    TraceArgument,
+)
+from kvsim.cli.output import say, say_notes, show, usage_error, writer
+from kvsim.report import terminal
+from kvsim.report.terminal import Meter
+
+TRACE_COLUMNS = {
+    "name": "name",
+    "set": "set",
+    "here": "here",
+    "licence": "licence",
+    "source": "published at",
+}
+
+
+def info(
+    trace: TraceArgument,
+    format: Format = None,
+    rows: Rows = None,
+    nested: Nested = None,
+    block_size: BlockSize = None,
+    keep_repeats: KeepRepeats = False,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
+    output: Output = None,
+) -> None:
+    """Say what is in a trace, and what an infinite cache would hit."""
+    write = writer(as_json, as_csv, output)
+    from kvsim.cache import metrics
+
+    with Meter() as meter:
+        loaded = open_trace(meter, trace, format, rows, nested, block_size, keep_repeats)
+    facts = metrics.info(loaded)
+    say_notes(loaded)
+    write(facts, lambda: terminal.facts_table(loaded.name, facts))
+
+
+def convert(
+    trace: TraceArgument,
+    out: Annotated[Path, typer.Argument(metavar="OUT.npz", help="File to write.")],
+    format: Format = None,
+    rows: Rows = None,
+    nested: Nested = None,
+    block_size: BlockSize = None,
+    keep_repeats: KeepRepeats = False,
+) -> None:
+    """Save a trace in the one-file form that opens in milliseconds."""
+    if out.suffix != ".npz":
+        raise usage_error(f"{out}: a saved trace ends in .npz")
+    with Meter() as meter:
+        loaded = open_trace(meter, trace, format, rows, nested, block_size, keep_repeats)
+    loaded.save(out)
+    say_notes(loaded)
+
+
+def fetch(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAME]...", help="Traces or sets (mooncake, weka, agentx)."),
+    ] = None,
+    mirror: Annotated[
+        Path | None, typer.Option("--from", help="Copy from this folder instead of downloading.")
+    ] = None,
+    to: Annotated[Path | None, typer.Option(help="Target folder.", show_default="data/raw")] = None,
+    listing: Annotated[bool, typer.Option("--list", help="List the known traces.")] = False,
+) -> None:
+    """Bring published traces into data/raw, verified, and convert them once.
+
+    Without names: every trace of the study. An interrupted download goes on where it stopped.
+    """
+    from kvsim.traces import fetch as fetching
+
+    if listing:
+        show(terminal.as_text(_traces_table(fetching)))
+        return
+    with Meter() as meter:
+        had = fetching.fetch(names or (), mirror=mirror, raw=to, progress=meter, say=say)
+        if to is None:
+            for name in had:
+                fetching.open_trace(name, progress=meter.task(f"converting {name}"))
+
+
+def _traces_table(fetching: Any) -> Table:
+    raw = fetching.raw_folder()
+    rows = [
+        {
+            "name": entry.name,
+            "set": entry.set,
+            "here": "yes" if fetching.present(entry, raw) else "no",
+            "licence": entry.licence,
+            "source": entry.source,
+        }
+        for entry in fetching.registry().values()
+    ]
+    return terminal.table_of(f"Known traces, besides sample ({raw})", rows, TRACE_COLUMNS)
