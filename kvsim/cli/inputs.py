@@ -2,35 +2,31 @@
 
 from typing import TYPE_CHECKING, Any
 
-from kvsim.cli.options import DEFAULT_WINDOW
 from kvsim.cli.output import usage_error
 from kvsim.report.terminal import Meter
 
 if TYPE_CHECKING:
-    from kvsim.cache.engine import Policy
+    from kvsim.cache.policy import Policy
     from kvsim.traces.trace import Trace
 
 
 def open_trace(meter: Meter, name: str, *options: Any) -> "Trace":
     """Open a trace by name or path, with progress; options in the order of the commands."""
-    from kvsim.traces import fetch
+    from kvsim.traces import opening
 
     names = ("format", "rows", "nested", "block_size", "keep_repeats")
     given = dict(zip(names, options, strict=True))
-    return fetch.open_trace(name, progress=meter.task(f"reading {name}"), **given)
+    return opening.open_trace(name, window=None, progress=meter.task(f"reading {name}"), **given)
 
 
 def arrange(trace: "Trace", window: str | None, sessions: int | None, seed: int) -> "Trace":
-    """Give the sessions their starts; a trace without sessions keeps its times."""
-    from kvsim.cache.capacity import parse_duration
-    from kvsim.traces.arrivals import interleave
+    """Give the sessions their starts; a trace with recorded arrivals keeps them."""
+    from kvsim.traces import arrivals
+    from kvsim.traces.trace import SESSION, TraceError
 
-    if trace.sessions is None and window is None and sessions is None:
-        return trace
-    seconds = parse_duration(window or DEFAULT_WINDOW)
-    if seconds == float("inf"):
-        raise usage_error("--window inf: sessions need a finite time to start in, such as 8h")
-    return interleave(trace, seconds, seed, sessions)
+    if window is not None and trace.clock != SESSION:
+        raise TraceError(f"{trace.name}: its arrivals are recorded, so --window does not apply")
+    return arrivals.arrange(trace, window or arrivals.DEFAULT_WINDOW, seed, sessions)
 
 
 def chosen_policies(items: list[str]) -> "list[str | Policy]":

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-DEFAULT_WINDOW = "8h"
+DEFAULT_WINDOW = "8h"  # of kvsim.traces.arrivals, whose import would cost --help half a second
 
 TraceArgument = Annotated[
     str,

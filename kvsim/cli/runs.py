@@ -117,11 +117,11 @@ def simulate(
     """
     write = writer(as_json, as_csv, output)
     from kvsim.cache import capacity as capacities
-    from kvsim.cache import metrics
     from kvsim.cache.engine import Switches
     from kvsim.cache.sweep import simulate as run
+    from kvsim.traces.durations import parse_duration
 
-    lifetime = None if ttl is None else capacities.parse_duration(ttl)
+    lifetime = None if ttl is None else parse_duration(ttl)
     policies = chosen_policies(items("--policy", policy or ["lru"]))
     sizes = items("--capacity", capacity)
     switches = Switches(eviction, not no_pin, touch_order, hits, hit_cap)
@@ -134,7 +134,7 @@ def simulate(
         for done, (chosen, size) in enumerate(cells):
             meter("simulating", done, len(cells))
             result = run(loaded, chosen, size, ttl=lifetime, switches=switches, seed=seed)
-            summary = metrics.summary(loaded, result)
+            summary = result.row()
             table.append({field: summary[field] for field in RUN_FIELDS})
     say_notes(loaded)
     write(table, lambda: _runs_table(loaded.name, table, lifetime))
@@ -170,8 +170,9 @@ def curve(
         raise usage_error("--all and --capacity exclude each other")
     from kvsim.cache import capacity as capacities
     from kvsim.cache.curves import lru_curve
+    from kvsim.traces.durations import parse_duration
 
-    lifetime = None if ttl is None else capacities.parse_duration(ttl)
+    lifetime = None if ttl is None else parse_duration(ttl)
     with Meter() as meter:
         loaded = open_trace(meter, trace, format, rows, nested, block_size, keep_repeats)
         loaded = arrange(loaded, window, sessions, seed)

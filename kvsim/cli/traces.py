@@ -1,7 +1,7 @@
 """Commands on traces: what is in one, saving one, fetching the published ones."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.table import Table
@@ -44,11 +44,10 @@ def info(
 ) -> None:
     """Say what is in a trace, and what an infinite cache would hit."""
     write = writer(as_json, as_csv, output)
-    from kvsim.cache import metrics
 
     with Meter() as meter:
         loaded = open_trace(meter, trace, format, rows, nested, block_size, keep_repeats)
-    facts = metrics.info(loaded)
+    facts = loaded.info()
     say_notes(loaded)
     write(facts, lambda: terminal.facts_table(loaded.name, facts))
 
@@ -86,28 +85,32 @@ def fetch(
 
     Without names: every trace of the study. An interrupted download goes on where it stopped.
     """
-    from kvsim.traces import fetch as fetching
+    from kvsim.traces import opening
+    from kvsim.traces.fetch import fetch as bring
 
     if listing:
-        show(terminal.as_text(_traces_table(fetching)))
+        show(terminal.as_text(_traces_table()))
         return
     with Meter() as meter:
-        had = fetching.fetch(names or (), mirror=mirror, raw=to, progress=meter, say=say)
+        had = bring(names or (), mirror=mirror, raw=to, progress=meter, say=say)
         if to is None:
             for name in had:
-                fetching.open_trace(name, progress=meter.task(f"converting {name}"))
+                opening.open_trace(name, window=None, progress=meter.task(f"converting {name}"))
 
 
-def _traces_table(fetching: Any) -> Table:
-    raw = fetching.raw_folder()
+def _traces_table() -> Table:
+    from kvsim.traces.fetch import present
+    from kvsim.traces.registry import raw_folder, registry
+
+    raw = raw_folder()
     rows = [
         {
             "name": entry.name,
             "set": entry.set,
-            "here": "yes" if fetching.present(entry, raw) else "no",
+            "here": "yes" if present(entry, raw) else "no",
             "licence": entry.licence,
             "source": entry.source,
         }
-        for entry in fetching.registry().values()
+        for entry in registry().values()
     ]
     return terminal.table_of(f"Known traces, besides sample ({raw})", rows, TRACE_COLUMNS)

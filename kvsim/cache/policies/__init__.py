@@ -3,7 +3,6 @@
 import importlib.util
 from pathlib import Path
 
-from kvsim.cache.engine import Policy
 from kvsim.cache.policies import (
     arc,
     belady,
@@ -41,6 +40,7 @@ from kvsim.cache.policies import (
     w_tinylfu,
     wa,
 )
+from kvsim.cache.policy import Policy
 from kvsim.traces.trace import TraceError
 
 POLICIES: dict[str, Policy] = {
@@ -131,5 +131,5 @@ def _of_file(path: Path) -> Policy:
         raise TraceError(f"policy {path}: {type(error).__name__}: {error}") from error
     policy = getattr(module, "POLICY", None)
     if not isinstance(policy, Policy):
-        raise TraceError(f"policy {path}: must define POLICY, a kvsim.cache.engine.Policy")
+        raise TraceError(f"policy {path}: must define POLICY, a kvsim.cache.policy.Policy")
     return policy

@@ -39,7 +39,7 @@ import numpy as np
 from numba import njit
 
 from kvsim.analysis.costs import LLAMA_3_70B
-from kvsim.cache.engine import Policy, new_state
+from kvsim.cache.policy import Policy, new_state
 from kvsim.traces.trace import Trace
 
 # Scalars.

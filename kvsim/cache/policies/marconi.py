@@ -12,7 +12,7 @@ it by replay; norms are over all that was seen, where the paper's are over the c
 """
 
 from kvsim.analysis.costs import LLAMA_3_70B
-from kvsim.cache.engine import Policy, new_state
+from kvsim.cache.policy import Policy, new_state
 from kvsim.traces.trace import TraceError
 
 ALPHA, DOUBLING, LATEST = range(3)
