@@ -1,26 +1,42 @@
 """The program: its commands, its exit codes, its errors of one line."""
 
+import os
 import sys
 from collections.abc import Sequence
+from typing import Annotated
 
 import typer
 
+from kvsim import __version__
 from kvsim.cli import runs, traces
+from kvsim.cli.output import show
+from kvsim.cli.runs import INTERRUPTED
 
 USAGE = 2
-INTERRUPTED = 130
 
 app = typer.Typer(
     name="kvsim",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
+def _say_version(asked: bool) -> None:
+    if asked:
+        show(f"kvsim {__version__}\n")
+        raise typer.Exit
+
+
 @app.callback()
-def kvsim() -> None:
+def kvsim(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", metavar="", callback=_say_version, is_eager=True, help="Say which this is."
+        ),
+    ] = False,
+) -> None:
     """Exact simulation of KV prefix caches on real request traces."""
 
 
@@ -41,6 +57,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Bad input ends with one line on standard error and code 2, an interrupt with 130, a reader
     that went away (``| head``) with 141; anything else is a bug and shows its traceback.
     """
+    code = _run(arguments)
+    if code == INTERRUPTED and arguments is None:
+        os._exit(code)  # threads that still work would hold a regular exit
+    return code
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     try:
         code = app(arguments, prog_name="kvsim", standalone_mode=False)
     except typer.TyperException as error:

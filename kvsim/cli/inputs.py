@@ -1,5 +1,6 @@
 """What the commands' options stand for: traces, arrivals, policies, lists."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from kvsim.cli.output import usage_error
@@ -9,14 +10,15 @@ if TYPE_CHECKING:
     from kvsim.cache.policy import Policy
     from kvsim.traces.trace import Trace
 
+STANDARD_INPUT = "-"
 
-def open_trace(meter: Meter, name: str, *options: Any) -> "Trace":
-    """Open a trace by name or path, with progress; options in the order of the commands."""
+
+def open_trace(meter: Meter, name: str, **options: Any) -> "Trace":
+    """Open a trace by name or path, with progress; options as `kvsim.traces.readers.read`'s."""
     from kvsim.traces import opening
 
-    names = ("format", "rows", "nested", "block_size", "keep_repeats")
-    given = dict(zip(names, options, strict=True))
-    return opening.open_trace(name, window=None, progress=meter.task(f"reading {name}"), **given)
+    what = "standard input" if name == STANDARD_INPUT else name
+    return opening.open_trace(name, window=None, progress=meter.task(f"reading {what}"), **options)
 
 
 def arrange(trace: "Trace", window: str | None, sessions: int | None, seed: int) -> "Trace":
@@ -29,16 +31,24 @@ def arrange(trace: "Trace", window: str | None, sessions: int | None, seed: int)
     return arrivals.arrange(trace, window or arrivals.DEFAULT_WINDOW, seed, sessions)
 
 
-def chosen_policies(items: list[str]) -> "list[str | Policy]":
-    """Return the policies that names and files stand for; a bound stays a name."""
+def chosen_policies(names: Sequence[str]) -> "dict[str, str | Policy]":
+    """Return by name the policies that names and files stand for; a bound stays a name."""
     from kvsim.cache.bounds import BOUNDS
     from kvsim.cache.policies import POLICIES, get
 
-    named = [name for item in items for name in (POLICIES if item == "all" else [item])]
-    return [name if name in BOUNDS else get(name) for name in named]
+    chosen: dict[str, str | Policy] = {}
+    every = (each for name in names for each in (POLICIES if name == "all" else [name]))
+    for name in dict.fromkeys(every):
+        if name.lower() in BOUNDS:
+            chosen[name.lower()] = name.lower()
+            continue
+        policy = get(name)
+        if chosen.setdefault(policy.name, policy) != policy:
+            raise usage_error(f"--policy {name}: two different policies are named {policy.name!r}")
+    return chosen
 
 
-def items(option: str, values: list[str]) -> list[str]:
+def items(option: str, values: Sequence[str]) -> list[str]:
     """Return the items of a list given by commas, by repetition, or by both."""
     items = [item.strip() for value in values for item in value.split(",")]
     if not all(items):

@@ -1,33 +1,45 @@
 """Commands that replay: policies at capacities, LRU's curve, and which policies there are."""
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
 
 from kvsim.cli.inputs import arrange, chosen_policies, items, open_trace
 from kvsim.cli.options import (
+    CACHE,
     CAPACITY,
     AsCsv,
     AsJson,
     BlockSize,
     BytesPerToken,
+    Eviction,
     Format,
+    HitCap,
+    Hits,
     KeepRepeats,
     Nested,
+    NoPin,
     Output,
+    Plot,
+    Policies,
     Rows,
     Seed,
     Sessions,
+    TouchOrder,
     TraceArgument,
     Ttl,
     Window,
 )
-from kvsim.cli.output import say_notes, usage_error, writer
-from kvsim.report import terminal
-from kvsim.report.terminal import Meter
+from kvsim.cli.output import plotter, say, say_notes, usage_error, writer
+from kvsim.report.terminal import Meter, Row, Sheet
 
-CURVE_POINTS = 64
+if TYPE_CHECKING:
+    from kvsim.cache.policy import Policy
+    from kvsim.traces.trace import Trace
+
+INTERRUPTED = 130
+
 RUN_FIELDS = (
     "policy",
     "capacity",
@@ -50,8 +62,8 @@ RUN_COLUMNS = {
     "hit_ratio": "hit ratio\n(blocks)",
     "hit_blocks": "hit\nblocks",
     "hit_tokens": "hit\ntokens",
-    "compulsory_blocks": "compulsory\nblocks",
     "recompute_blocks": "recompute\nblocks",
+    "compulsory_blocks": "compulsory\nblocks",
     "evicted_blocks": "evicted\nblocks",
     "expired_blocks": "expired\nblocks",
 }
@@ -65,43 +77,25 @@ BOUNDS_LISTED = (
     {"name": "opt", "source": "bound: Belady 1966, with bypass", "needs": ["future"]},
     {"name": "infinite", "source": "bound: nothing is ever evicted", "needs": []},
 )
-OPT_CAPTION = "opt bounds hit blocks before the hit cap; it bounds neither tokens nor capped hits."
+BOUND_NAMES = frozenset(str(row["name"]) for row in BOUNDS_LISTED)
+OPT_REMARK = "opt bounds hit blocks before the hit cap; it bounds neither tokens nor capped hits."
+TTL_REMARK = "opt and infinite take no --ttl: nothing expires there."
 
 
 def simulate(
     trace: TraceArgument,
     capacity: Annotated[list[str], CAPACITY],
-    policy: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="LIST",
-            help="Names of 'kvsim policies', all, or .py files that define POLICY.",
-            show_default="lru",
-        ),
-    ] = None,
+    policy: Policies = None,
     ttl: Ttl = None,
-    eviction: Annotated[
-        Literal["leaf", "flat"], typer.Option(help="Evict leaves only, or any block.")
-    ] = "leaf",
-    no_pin: Annotated[
-        bool, typer.Option("--no-pin", help="Let a request evict blocks of its own chain.")
-    ] = False,
-    touch_order: Annotated[
-        Literal["deepest-oldest", "root-oldest"],
-        typer.Option(help="Which end of a chain counts as used longer ago."),
-    ] = "deepest-oldest",
-    hits: Annotated[
-        Literal["prefix", "set"],
-        typer.Option(help="Count the resident prefix, or resident blocks one by one."),
-    ] = "prefix",
-    hit_cap: Annotated[
-        Literal["engine"] | None,
-        typer.Option(help="Count at most input - 1 tokens, in whole blocks, as engines do."),
-    ] = None,
+    eviction: Eviction = "leaf",
+    no_pin: NoPin = False,
+    touch_order: TouchOrder = "deepest-oldest",
+    hits: Hits = "prefix",
+    hit_cap: HitCap = None,
+    bytes_per_token: BytesPerToken = None,
     window: Window = None,
     sessions: Sessions = None,
     seed: Seed = 0,
-    bytes_per_token: BytesPerToken = None,
     format: Format = None,
     rows: Rows = None,
     nested: Nested = None,
@@ -110,47 +104,65 @@ def simulate(
     as_json: AsJson = False,
     as_csv: AsCsv = False,
     output: Output = None,
+    plot: Plot = None,
 ) -> None:
     """Replay a trace: one row for each policy and capacity, policy by policy.
 
     Lists are comma-separated: --policy lru,belady,opt --capacity 10k,30k,50k
+
+    Runs use all cores; Ctrl-C ends them and keeps the rows that are done.
     """
     write = writer(as_json, as_csv, output)
+    draw = plotter(plot)
     from kvsim.cache import capacity as capacities
     from kvsim.cache.engine import Switches
-    from kvsim.cache.sweep import simulate as run
     from kvsim.traces.durations import parse_duration
 
     lifetime = None if ttl is None else parse_duration(ttl)
     policies = chosen_policies(items("--policy", policy or ["lru"]))
-    sizes = items("--capacity", capacity)
+    wanted = items("--capacity", capacity)
     switches = Switches(eviction, not no_pin, touch_order, hits, hit_cap)
-    table = []
     with Meter() as meter:
-        loaded = open_trace(meter, trace, format, rows, nested, block_size, keep_repeats)
+        loaded = open_trace(
+            meter,
+            trace,
+            format=format,
+            rows=rows,
+            nested=nested,
+            block_size=block_size,
+            keep_repeats=keep_repeats,
+        )
         loaded = arrange(loaded, window, sessions, seed)
-        blocks = [capacities.parse(size, loaded, bytes_per_token) for size in sizes]
-        cells = [(chosen, size) for chosen in policies for size in blocks]
-        for done, (chosen, size) in enumerate(cells):
-            meter("simulating", done, len(cells))
-            result = run(loaded, chosen, size, ttl=lifetime, switches=switches, seed=seed)
-            summary = result.row()
-            table.append({field: summary[field] for field in RUN_FIELDS})
+        sizes = [capacities.parse(size, loaded, bytes_per_token) for size in wanted]
+        table = _grid(meter, loaded, policies, sizes, seed=seed, ttl=lifetime, switches=switches)
     say_notes(loaded)
-    write(table, lambda: _runs_table(loaded.name, table, lifetime))
+    if table:
+        shown = [row | {"policy": _label(row["policy"], lifetime)} for row in table]
+        write(table, Sheet(loaded.name, shown, RUN_COLUMNS, 3, remarks=_remarks(table, lifetime)))
+        draw(loaded.name, shown)
+    cells = len(policies) * len(sizes)
+    if len(table) < cells:
+        say(f"interrupted: {len(table)} of {cells} cells done")
+        raise typer.Exit(INTERRUPTED)
 
 
 def curve(
     trace: TraceArgument,
     capacity: Annotated[list[str] | None, CAPACITY] = None,
     every: Annotated[
-        bool, typer.Option("--all", help="Every capacity at which the hits rise.")
+        bool,
+        typer.Option(
+            "--all",
+            metavar="",
+            rich_help_panel=CACHE,
+            help="Every capacity at which the hits rise.",
+        ),
     ] = False,
     ttl: Ttl = None,
+    bytes_per_token: BytesPerToken = None,
     window: Window = None,
     sessions: Sessions = None,
     seed: Seed = 0,
-    bytes_per_token: BytesPerToken = None,
     format: Format = None,
     rows: Rows = None,
     nested: Nested = None,
@@ -159,6 +171,7 @@ def curve(
     as_json: AsJson = False,
     as_csv: AsCsv = False,
     output: Output = None,
+    plot: Plot = None,
 ) -> None:
     """Give LRU's exact hits at many capacities, from one pass.
 
@@ -166,31 +179,33 @@ def curve(
     of an infinite cache.
     """
     write = writer(as_json, as_csv, output)
+    draw = plotter(plot)
     if every and capacity:
         raise usage_error("--all and --capacity exclude each other")
-    from kvsim.cache import capacity as capacities
-    from kvsim.cache.curves import lru_curve
+    wanted = items("--capacity", capacity) if capacity else None
+    from kvsim.cache import curves
     from kvsim.traces.durations import parse_duration
 
     lifetime = None if ttl is None else parse_duration(ttl)
     with Meter() as meter:
-        loaded = open_trace(meter, trace, format, rows, nested, block_size, keep_repeats)
+        loaded = open_trace(
+            meter,
+            trace,
+            format=format,
+            rows=rows,
+            nested=nested,
+            block_size=block_size,
+            keep_repeats=keep_repeats,
+        )
         loaded = arrange(loaded, window, sessions, seed)
-        sizes = [
-            capacities.parse(size, loaded, bytes_per_token)
-            for size in (items("--capacity", capacity) if capacity else [])
-        ]
-        hits = lru_curve(loaded, lifetime)
-    if every:
-        sizes = [0, *(index + 1 for index in (hits[1:] > hits[:-1]).nonzero()[0].tolist())]
-    elif not capacity:
-        enough = int(hits.searchsorted(hits[-1]))
-        spaced = capacities.log_spaced(1, loaded.distinct_blocks, CURVE_POINTS)
-        sizes = sorted({*spaced, enough})
-    table = [_point(size, int(hits[min(size, len(hits) - 1)]), loaded.blocks) for size in sizes]
+        points = curves.curve(
+            loaded, wanted, every=every, ttl=lifetime, bytes_per_token=bytes_per_token
+        )
+    table: list[dict[str, Any]] = points.to_dict("records")
+    label = "LRU" if lifetime is None else _label("lru", lifetime)
     say_notes(loaded)
-    title = f"{loaded.name}, {'LRU' if lifetime is None else _label('lru', lifetime)}"
-    write(table, lambda: terminal.table_of(title, table, CURVE_COLUMNS))
+    write(table, Sheet(f"{loaded.name}, {label}", table, CURVE_COLUMNS, keys=2))
+    draw(loaded.name, [row | {"policy": label} for row in table])
 
 
 def policies(as_json: AsJson = False, as_csv: AsCsv = False, output: Output = None) -> None:
@@ -203,25 +218,48 @@ def policies(as_json: AsJson = False, as_csv: AsCsv = False, output: Output = No
         for name, policy in POLICIES.items()
     ]
     catalogue += BOUNDS_LISTED
-    shown = [row | {"needs": ", ".join(row["needs"])} for row in catalogue]
-    if as_csv:
-        catalogue = shown
-    write(catalogue, lambda: terminal.table_of("Policies", shown, POLICY_COLUMNS))
+    wrapping = frozenset({"needs", "source"})
+    write(catalogue, Sheet("Policies", catalogue, POLICY_COLUMNS, keys=1, wrapping=wrapping))
 
 
-def _point(capacity: int, hits: int, blocks: int) -> dict[str, Any]:
-    ratio = hits / blocks if blocks else None
-    return {"capacity": capacity, "hit_blocks": hits, "hit_ratio": ratio}
+def _grid(
+    meter: Meter,
+    trace: "Trace",
+    policies: "Mapping[str, str | Policy]",
+    sizes: Sequence[int],
+    *,
+    seed: int,
+    **how: Any,
+) -> list[dict[str, Any]]:
+    """Return the grid's rows, policy by policy; those that were done if it is interrupted."""
+    from kvsim.cache import sweep
+
+    done: dict[tuple[str, int], Row] = {}
+
+    def keep(row: Row) -> None:
+        done[row["policy"], row["capacity"]] = row
+
+    each = tuple(dict.fromkeys(sizes))
+    tell = meter.task("simulating")
+    tell(0, len(policies) * len(each))
+    try:
+        sweep.run(
+            trace, tuple(policies.values()), each, seeds=(seed,), keep=keep, progress=tell, **how
+        )
+    except KeyboardInterrupt:
+        pass
+    cells = [(name, size) for name in policies for size in sizes]
+    return [{field: done[cell][field] for field in RUN_FIELDS} for cell in cells if cell in done]
 
 
 def _label(policy: str, ttl: float | None) -> str:
     """Return what tables call a policy: LRU with a TTL of 300 s is TTL-300."""
-    if ttl is None or policy in {row["name"] for row in BOUNDS_LISTED}:
+    if ttl is None or policy in BOUND_NAMES:
         return policy
     return f"TTL-{ttl:g}" if policy == "lru" else f"{policy}+TTL-{ttl:g}"
 
 
-def _runs_table(name: str, runs: list[dict[str, Any]], ttl: float | None) -> Table:
-    shown = [run | {"policy": _label(run["policy"], ttl)} for run in runs]
-    caption = OPT_CAPTION if any(run["policy"] == "opt" for run in runs) else None
-    return terminal.table_of(name, shown, RUN_COLUMNS, caption)
+def _remarks(runs: Sequence[Row], ttl: float | None) -> tuple[str, ...]:
+    shown = {run["policy"] for run in runs}
+    opt = (OPT_REMARK,) if "opt" in shown else ()
+    return opt if ttl is None or not shown & BOUND_NAMES else (*opt, TTL_REMARK)

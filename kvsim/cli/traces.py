@@ -4,10 +4,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
+from kvsim.cli import complete
 from kvsim.cli.inputs import open_trace
 from kvsim.cli.options import (
+    OUTPUT,
     AsCsv,
     AsJson,
     BlockSize,
@@ -17,11 +18,13 @@ from kvsim.cli.options import (
     Output,
     Rows,
     TraceArgument,
+    flag,
 )
-from kvsim.cli.output import say, say_notes, show, usage_error, writer
+from kvsim.cli.output import say, say_notes, usage_error, writer
 from kvsim.report import terminal
-from kvsim.report.terminal import Meter
+from kvsim.report.terminal import Meter, Sheet
 
+FETCHING = "Fetching"
 TRACE_COLUMNS = {
     "name": "name",
     "set": "set",
@@ -44,12 +47,19 @@ def info(
 ) -> None:
     """Say what is in a trace, and what an infinite cache would hit."""
     write = writer(as_json, as_csv, output)
-
     with Meter() as meter:
-        loaded = open_trace(meter, trace, format, rows, nested, block_size, keep_repeats)
+        loaded = open_trace(
+            meter,
+            trace,
+            format=format,
+            rows=rows,
+            nested=nested,
+            block_size=block_size,
+            keep_repeats=keep_repeats,
+        )
     facts = loaded.info()
     say_notes(loaded)
-    write(facts, lambda: terminal.facts_table(loaded.name, facts))
+    write(facts, terminal.facts_sheet(loaded.name, facts))
 
 
 def convert(
@@ -65,7 +75,15 @@ def convert(
     if out.suffix != ".npz":
         raise usage_error(f"{out}: a saved trace ends in .npz")
     with Meter() as meter:
-        loaded = open_trace(meter, trace, format, rows, nested, block_size, keep_repeats)
+        loaded = open_trace(
+            meter,
+            trace,
+            format=format,
+            rows=rows,
+            nested=nested,
+            block_size=block_size,
+            keep_repeats=keep_repeats,
+        )
     loaded.save(out)
     say_notes(loaded)
 
@@ -73,24 +91,50 @@ def convert(
 def fetch(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[NAME]...", help="Traces or sets (mooncake, weka, agentx)."),
+        typer.Argument(
+            metavar="[NAME]...",
+            autocompletion=complete.published,
+            help="Traces or sets (mooncake, weka, agentx).",
+        ),
     ] = None,
     mirror: Annotated[
-        Path | None, typer.Option("--from", help="Copy from this folder instead of downloading.")
+        Path | None,
+        typer.Option(
+            "--from",
+            metavar="FOLDER",
+            rich_help_panel=FETCHING,
+            help="Copy from this folder instead of downloading.",
+        ),
     ] = None,
-    to: Annotated[Path | None, typer.Option(help="Target folder.", show_default="data/raw")] = None,
-    listing: Annotated[bool, typer.Option("--list", help="List the known traces.")] = False,
+    to: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            rich_help_panel=FETCHING,
+            help="Target, raw/ in the data folder unless given; traces are opened from there only.",
+        ),
+    ] = None,
+    listing: Annotated[
+        bool, flag("--list", OUTPUT, "Fetch nothing: list the known traces and which are here.")
+    ] = False,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
+    output: Output = None,
 ) -> None:
-    """Bring published traces into data/raw, verified, and convert them once.
+    """Bring published traces into the data folder, verified, and convert them once.
 
     Without names: every trace of the study. An interrupted download goes on where it stopped.
     """
+    if listing:
+        write = writer(as_json, as_csv, output)
+        title, known = _known_traces()
+        write(known, Sheet(title, known, TRACE_COLUMNS, keys=1))
+        return
+    if as_json or as_csv or output:
+        raise usage_error("--json, --csv and -o go with --list: a fetch has no table")
     from kvsim.traces import opening
     from kvsim.traces.fetch import fetch as bring
 
-    if listing:
-        show(terminal.as_text(_traces_table()))
-        return
     with Meter() as meter:
         had = bring(names or (), mirror=mirror, raw=to, progress=meter, say=say)
         if to is None:
@@ -98,7 +142,8 @@ def fetch(
                 opening.open_trace(name, window=None, progress=meter.task(f"converting {name}"))
 
 
-def _traces_table() -> Table:
+def _known_traces() -> tuple[str, list[dict[str, str]]]:
+    """Return the title and the rows of the list of known traces."""
     from kvsim.traces.fetch import present
     from kvsim.traces.registry import raw_folder, registry
 
@@ -113,4 +158,4 @@ def _traces_table() -> Table:
         }
         for entry in registry().values()
     ]
-    return terminal.table_of(f"Known traces, besides sample ({raw})", rows, TRACE_COLUMNS)
+    return f"Known traces, besides sample ({raw})", rows
