@@ -95,7 +95,7 @@ def show(text: str) -> None:
 
 def say(line: str) -> None:
     """Print a line to standard error."""
-    print(line, file=sys.stderr)
+    sys.stderr.write(f"{line}\n")  # in one go, as threads say things too
 
 
 def say_notes(trace: "Trace") -> None:

@@ -1,6 +1,7 @@
 """Commands that replay: policies at capacities, LRU's curve, and which policies there are."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -30,6 +31,7 @@ from kvsim.cli.options import (
     TraceArgument,
     Ttl,
     Window,
+    flag,
 )
 from kvsim.cli.output import plotter, say, say_notes, usage_error, writer
 from kvsim.report.terminal import Meter, Row, Sheet
@@ -151,12 +153,7 @@ def curve(
     capacity: Annotated[list[str] | None, CAPACITY] = None,
     every: Annotated[
         bool,
-        typer.Option(
-            "--all",
-            metavar="",
-            rich_help_panel=CACHE,
-            help="Every capacity at which the hits rise.",
-        ),
+        flag("--all", CACHE, "Every capacity at which the hits rise."),
     ] = False,
     ttl: Ttl = None,
     bytes_per_token: BytesPerToken = None,
@@ -201,7 +198,7 @@ def curve(
         points = curves.curve(
             loaded, wanted, every=every, ttl=lifetime, bytes_per_token=bytes_per_token
         )
-    table: list[dict[str, Any]] = points.to_dict("records")
+    table: list[Any] = points.to_dict("records")
     label = "LRU" if lifetime is None else _label("lru", lifetime)
     say_notes(loaded)
     write(table, Sheet(f"{loaded.name}, {label}", table, CURVE_COLUMNS, keys=2))
@@ -242,12 +239,10 @@ def _grid(
     each = tuple(dict.fromkeys(sizes))
     tell = meter.task("simulating")
     tell(0, len(policies) * len(each))
-    try:
+    with suppress(KeyboardInterrupt):
         sweep.run(
             trace, tuple(policies.values()), each, seeds=(seed,), keep=keep, progress=tell, **how
         )
-    except KeyboardInterrupt:
-        pass
     cells = [(name, size) for name in policies for size in sizes]
     return [{field: done[cell][field] for field in RUN_FIELDS} for cell in cells if cell in done]
 

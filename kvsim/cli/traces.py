@@ -8,7 +8,6 @@ import typer
 from kvsim.cli import complete
 from kvsim.cli.inputs import open_trace
 from kvsim.cli.options import (
-    OUTPUT,
     AsCsv,
     AsJson,
     BlockSize,
@@ -92,7 +91,7 @@ def fetch(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[NAME]...",
+            metavar="NAME",
             autocompletion=complete.published,
             help="Traces or sets (mooncake, weka, agentx).",
         ),
@@ -111,11 +110,11 @@ def fetch(
         typer.Option(
             metavar="FOLDER",
             rich_help_panel=FETCHING,
-            help="Target, raw/ in the data folder unless given; traces are opened from there only.",
+            help="Target; unless given raw/ in the data folder, where names are looked up.",
         ),
     ] = None,
     listing: Annotated[
-        bool, flag("--list", OUTPUT, "Fetch nothing: list the known traces and which are here.")
+        bool, flag("--list", FETCHING, "Fetch nothing: list the known traces and which are here.")
     ] = False,
     as_json: AsJson = False,
     as_csv: AsCsv = False,

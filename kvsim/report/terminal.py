@@ -82,6 +82,7 @@ class Meter:
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(stderr=True)
         self._lock = threading.Lock()
+        self._over = False
         self._bars = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(),
@@ -101,8 +102,9 @@ class Meter:
     def __exit__(self, *_: object) -> None:
         self._patience.cancel()
         with self._lock:
-            self._bars.stop()
-            self._bars.disable = True
+            self._over = True
+            if self._bars.live.is_started:
+                self._bars.stop()
 
     def __call__(self, what: str, done: int, total: int) -> None:
         """Show that `done` of `total` units of `what` are done; a total of 0 is unknown."""
@@ -123,7 +125,7 @@ class Meter:
 
     def _start(self) -> None:
         with self._lock:
-            if not self._bars.disable:
+            if not self._over:
                 self._bars.start()
 
 
