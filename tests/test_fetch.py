@@ -357,7 +357,7 @@ def test_server_that_cannot_be_reached(data: Path) -> None:
     url = "http://127.0.0.1:9/t.jsonl"
     write_registry(data, {"name": "t", "path": "t.jsonl", "url": url, "sha256": SHA256})
     said: list[str] = []
-    with pytest.raises(FetchError, match="^not fetched: t; "):
+    with pytest.raises(FetchError, match=r"^not fetched: t; "):
         fetch(say=said.append, patience=HASTY)
     assert said[0] == f"t: downloading from {url}"
     assert len(said) == 4
@@ -387,7 +387,7 @@ def test_hash_of_the_first_download_is_recorded_and_checked(server: Server, data
     (data / "raw/t.jsonl").unlink()
     server.files["/t.jsonl"] = CONTENT + b"changed"
     said: list[str] = []
-    with pytest.raises(FetchError, match="^not fetched: t; "):
+    with pytest.raises(FetchError, match=r"^not fetched: t; "):
         fetch(say=said.append, patience=HASTY)
     assert said[-1].endswith(f"expected {SHA256}; not kept")
     assert os.listdir(data / "raw") == ["recorded-hashes.txt"]
@@ -417,7 +417,7 @@ def test_hub_that_is_not_there(data: Path, monkeypatch: pytest.MonkeyPatch) -> N
     )
     write_registry(data, {"name": "h", "path": "h/t.jsonl", "hub": "owner/set", "revision": "main"})
     said: list[str] = []
-    with pytest.raises(FetchError, match="^not fetched: h; "):
+    with pytest.raises(FetchError, match=r"^not fetched: h; "):
         fetch(say=said.append, patience=HASTY)
     assert said[-1].startswith("h: not fetched: http://127.0.0.1:9/datasets/owner/set")
 
@@ -446,7 +446,7 @@ def test_folder_comes_file_by_file_and_shares_what_is_here(server: Server, data:
     server.plans[f"/traces/{names[0]}"] = ["500"]
     server.plans[f"/traces/{names[1]}"] = ["404"]
     said: list[str] = []
-    with pytest.raises(FetchError, match="^not fetched: some; "):
+    with pytest.raises(FetchError, match=r"^not fetched: some; "):
         fetch(["some"], say=said.append, patience=HASTY)
     assert said[0] == f"some: downloading 4 files from {server.url('/traces')}"
     assert re.match(f"some: not fetched: .*{names[1]}: .* 404 ", said[-1])
@@ -483,7 +483,7 @@ def test_bad_mirror(data: Path, tmp_path: Path) -> None:
     (tmp_path / "t.jsonl").write_bytes(b"wrong")
     write_registry(data, {"name": "t", "path": "t.jsonl", "sha256": SHA256})
     said: list[str] = []
-    with pytest.raises(FetchError, match="^not fetched: t; "):
+    with pytest.raises(FetchError, match=r"^not fetched: t; "):
         fetch(mirror=tmp_path, say=said.append)
     assert re.fullmatch("t: not fetched: t.jsonl: sha256 is .*; not kept", said[-1])
     assert os.listdir(data / "raw") == []
