@@ -644,7 +644,7 @@ def test_progress_after_a_while_on_a_terminal(
         (("simulate", "no.jsonl", "--capacity", "1", "--plot", "x"), "it may be .png, .svg"),
         (
             ("simulate", "chat.jsonl", "--capacity", "1", "--policy", "own.py,other.py"),
-            "--policy other.py: two different policies are named 'own'",
+            "policy 'own' is the name of two",
         ),
         (("fetch", "--json"), "go with --list"),
     ],

@@ -19,9 +19,7 @@ def published(incomplete: str) -> list[str]:
 
 def policies(incomplete: str) -> list[str]:
     """Return the lists that go on with a policy or bound that begins as the last item does."""
-    from kvsim.cache.bounds import BOUNDS
-    from kvsim.cache.policies import POLICIES
+    from kvsim.cache.policies import names
 
     before, comma, begun = incomplete.rpartition(",")
-    names = ("all", *POLICIES, *BOUNDS)
-    return [f"{before}{comma}{name}" for name in names if name.startswith(begun)]
+    return [f"{before}{comma}{name}" for name in ("all", *names()) if name.startswith(begun)]

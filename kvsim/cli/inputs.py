@@ -31,21 +31,13 @@ def arrange(trace: "Trace", window: str | None, sessions: int | None, seed: int)
     return arrivals.arrange(trace, window or arrivals.DEFAULT_WINDOW, seed, sessions)
 
 
-def chosen_policies(names: Sequence[str]) -> "dict[str, str | Policy]":
-    """Return by name the policies that names and files stand for; a bound stays a name."""
+def chosen_policies(items: Sequence[str]) -> "dict[str, str | Policy]":
+    """Return by name the policies that names and files stand for; all leaves the bounds out."""
+    from kvsim.cache import policies
     from kvsim.cache.bounds import BOUNDS
-    from kvsim.cache.policies import POLICIES, get
 
-    chosen: dict[str, str | Policy] = {}
-    every = (each for name in names for each in (POLICIES if name == "all" else [name]))
-    for name in dict.fromkeys(every):
-        if name.lower() in BOUNDS:
-            chosen[name.lower()] = name.lower()
-            continue
-        policy = get(name)
-        if chosen.setdefault(policy.name, policy) != policy:
-            raise usage_error(f"--policy {name}: two different policies are named {policy.name!r}")
-    return chosen
+    every = [name for name in policies.names() if name not in BOUNDS]
+    return policies.chosen(name for item in items for name in (every if item == "all" else [item]))
 
 
 def items(option: str, values: Sequence[str]) -> list[str]:

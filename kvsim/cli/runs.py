@@ -208,11 +208,11 @@ def curve(
 def policies(as_json: AsJson = False, as_csv: AsCsv = False, output: Output = None) -> None:
     """List the eviction policies."""
     write = writer(as_json, as_csv, output)
-    from kvsim.cache.policies import POLICIES
+    from kvsim.cache.policies import known
 
     catalogue: list[dict[str, Any]] = [
         {"name": name, "source": policy.source, "needs": list(policy.needs)}
-        for name, policy in POLICIES.items()
+        for name, policy in known().items()
     ]
     catalogue += BOUNDS_LISTED
     wrapping = frozenset({"needs", "source"})
