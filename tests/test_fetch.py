@@ -28,7 +28,7 @@ from kvsim.traces.download import (
     download,
     git_blob_id,
 )
-from kvsim.traces.fetch import fetch
+from kvsim.traces.fetch import CONNECTIONS, fetch
 from kvsim.traces.opening import open_trace
 from kvsim.traces.registry import known_names, registry, select
 from kvsim.traces.trace import Trace, TraceError
@@ -460,6 +460,16 @@ def test_folder_comes_file_by_file_and_shares_what_is_here(server: Server, data:
     assert sorted(os.listdir(data / "raw/w/some")) == names[:4]
     assert sorted(os.listdir(data / "raw/w/all")) == names
     assert (data / "raw/w/all" / names[0]).samefile(data / "raw/w/some" / names[0])
+
+
+def test_folder_is_given_up_with_its_first_file(data: Path) -> None:
+    (data / "blobs.txt").write_text("".join(f"{BLOB}  traces/trace_{i}.json\n" for i in range(40)))
+    unreachable = {"url": "http://127.0.0.1:9/traces", "blobs": "blobs.txt"}
+    write_registry(data, {"name": "w", "path": "w", **unreachable})
+    said: list[str] = []
+    with pytest.raises(FetchError, match=r"^not fetched: w; "):
+        fetch(say=said.append, patience=Patience(attempts=2, pause=0.05))
+    assert len({line.split(":")[1] for line in said if "try 1 of 2" in line}) <= CONNECTIONS
 
 
 def test_mirror_is_copied_and_verified(data: Path, tmp_path: Path) -> None:

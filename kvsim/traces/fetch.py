@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
@@ -174,9 +175,20 @@ def _download_folder(
 ) -> str:
     lacking = [file for file in entry.files if not is_right(raw / file.path, file)]
     here = len(entry.files) - len(lacking)
+    failed = threading.Event()
+
+    def obtain(file: RemoteFile) -> None:
+        if failed.is_set():  # a free connection would take the next file before it is called off
+            return
+        try:
+            _obtain(file, entry, raw, patience, say)
+        except FetchError:
+            failed.set()
+            raise
+
     pool = ThreadPoolExecutor(CONNECTIONS)
     try:
-        jobs = [pool.submit(_obtain, file, entry, raw, patience, say) for file in lacking]
+        jobs = [pool.submit(obtain, file) for file in lacking]
         for done, job in enumerate(as_completed(jobs), here + 1):
             job.result()
             if progress:
