@@ -4,19 +4,29 @@ import csv
 import io
 import json
 import os
+import pty
+import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyarrow import parquet
+from rich.cells import cell_len
 from rich.console import Console
 
-from kvsim import cli
-from kvsim.cli import main
+import kvsim
+from kvsim.cli import main, runs
 from kvsim.report import terminal
-from kvsim.report.terminal import Meter
+from kvsim.report.terminal import Meter, Sheet
+from kvsim.traces.readers import read
+from kvsim.traces.trace import Trace
 
 INFO_FIELDS = {
     "requests",
@@ -29,6 +39,7 @@ INFO_FIELDS = {
     "unblocked_tokens",
     "block_size",
 }
+HEADINGS = [heading.replace("\n", " ") for heading in runs.RUN_COLUMNS.values()]
 CHAINS = [(0, 1024, [1, 2]), (10_000, 1024, [1, 3]), (20_000, 1100, [1, 2, 4])]
 
 
@@ -171,6 +182,17 @@ def test_lists_by_comma_and_by_repetition(run: Run, chat: str) -> None:
     ]
 
 
+def test_grid_keeps_the_order_asked_for(run: Run, chat: str) -> None:
+    rows = run(
+        *("simulate", chat, "--policy", "opt,sieve,lru,sieve", "--capacity", "3,inf,1,3", "--json")
+    ).json
+    assert [r["capacity"] for r in rows] == [3, 4, 1, 3] * (len(rows) // 4)
+    assert [r["policy"] for r in rows[::4]] == ["opt", "sieve", "lru"]
+    for row in rows:
+        alone = ("simulate", chat, "--policy", row["policy"], "--capacity", str(row["capacity"]))
+        assert run(*alone, "--json").json == [row]
+
+
 def test_ttl_expires_and_names_the_row(run: Run, chat: str) -> None:
     command = ("simulate", chat, "--policy", "lru,fifo,opt", "--capacity", "inf", "--ttl", "15000ms")
     lru = run(*command, "--json").json[0]
@@ -208,8 +230,21 @@ def test_capacity_as_memory(run: Run, chat: str) -> None:
 def test_csv_has_the_fields_of_the_json(run: Run, chat: str) -> None:
     text = run("simulate", chat, "--policy", "lru,opt", "--capacity", "2", "--csv").out
     rows = list(csv.DictReader(io.StringIO(text)))
-    assert tuple(rows[0]) == cli.RUN_FIELDS
+    assert tuple(rows[0]) == runs.RUN_FIELDS
     assert [row["inserted_blocks"] for row in rows] == ["4", ""]
+
+
+def test_standard_input_is_passed_on(run: Run, chat: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def from_a_pipe(name: str, *, progress: Callable[[int, int], None], **_: object) -> Trace:
+        asked.append(name)
+        progress(10, 0)
+        return read(chat)
+
+    monkeypatch.setattr("kvsim.traces.opening.open_trace", from_a_pipe)
+    assert run("info", "-", "--json").json["requests"] == 3
+    assert asked == ["-"]
 
 
 def test_table_says_what_opt_bounds(run: Run, chat: str) -> None:
@@ -226,6 +261,12 @@ def test_empty_trace_has_no_ratio(run: Run, tmp_path: Path) -> None:
     assert run("curve", "empty.jsonl", "--json").json == [
         {"capacity": 0, "hit_blocks": 0, "hit_ratio": None}
     ]
+
+
+def test_table_says_that_bounds_take_no_ttl(run: Run, chat: str) -> None:
+    command = ("simulate", chat, "--policy", "lru,infinite", "--capacity", "2")
+    assert runs.TTL_REMARK in run(*command, "--ttl", "1m").out
+    assert "--ttl" not in run(*command).out
 
 
 def test_arrivals_of_sessions(run: Run, agents: str) -> None:
@@ -342,6 +383,8 @@ def test_fetch_from_a_mirror_and_convert(run: Run, chat: str, tmp_path: Path) ->
     outcome = run("fetch", "--from", ".")
     assert (outcome.code, outcome.out) == (0, "")
     assert outcome.err == "t: copied from ., verified [CC0, github.com/o/r]\n"
+    listed = {"name": "t", "set": "s", "here": "yes", "licence": "CC0", "source": "github.com/o/r"}
+    assert run("fetch", "--list", "--json").json == [listed]
     assert len(list((tmp_path / "data/raw/converted").iterdir())) == 1
     assert run("info", "t", "--json").json["requests"] == 3
 
@@ -349,41 +392,206 @@ def test_fetch_from_a_mirror_and_convert(run: Run, chat: str, tmp_path: Path) ->
 # --- output --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("form", ["--json", "--csv", ""])
-def test_output_goes_to_a_file(run: Run, chat: str, tmp_path: Path, form: str) -> None:
-    form_option = [form] if form else []
-    shown = run("info", chat, *form_option).out
-    assert run("info", chat, *form_option, "--output", "deep/out") == (0, "", "")
-    assert (tmp_path / "deep/out").read_text() == shown
-    assert os.listdir(tmp_path / "deep") == ["out"]
+RUNS = ("simulate", "chat.jsonl", "--policy", "lru,opt", "--capacity", "2,inf")
+
+
+@pytest.mark.parametrize("command", [("info", "chat.jsonl"), RUNS, ("policies",)])
+def test_output_takes_the_form_of_its_suffix(
+    run: Run, chat: str, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    for suffix in ("json", "csv"):
+        shown = run(*command, f"--{suffix}").out
+        assert run(*command, "-o", f"deep/out.{suffix}") == (0, "", "")
+        assert (tmp_path / f"deep/out.{suffix}").read_text() == shown
+    assert run(*command, "-o", "deep/out.parquet") == (0, "", "")
+    data = run(*command, "--json").json
+    stored = parquet.read_table(tmp_path / "deep/out.parquet").to_pylist()
+    assert stored == (data if isinstance(data, list) else [data])
+    assert sorted(os.listdir(tmp_path / "deep")) == ["out.csv", "out.json", "out.parquet"]
+
+
+def test_output_as_markdown(run: Run, chat: str, tmp_path: Path) -> None:
+    assert run(*RUNS, "-o", "runs.md") == (0, "", "")
+    lines = (tmp_path / "runs.md").read_text().splitlines()
+    assert lines[:3] == ["**chat**", "", f"| {' | '.join(HEADINGS)} |"]
+    assert lines[3] == "| --- |" + " --: |" * 8
+    assert lines[4] == "| lru | 2 | 28.57% | 2 | 1,024 | 1 | 4 | 2 | 0 |"
+    assert len(lines) == 10
+    assert lines[-1] == runs.OPT_REMARK
+
+
+def test_parquet_without_pyarrow(
+    run: Run, chat: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    assert error_of(run(*RUNS, "-o", "x.parquet")) == (
+        "error: x.parquet: needs pyarrow; install it with: pip install 'kvsim[parquet]'"
+    )
+
+
+@pytest.mark.parametrize("command", [RUNS, ("curve", "chat.jsonl", "--ttl", "1m")])
+def test_plot_has_labels_and_a_line_a_policy(
+    run: Run, chat: str, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    assert run(*command, "--plot", "plots/p.png") == run(*command)
+    assert (tmp_path / "plots/p.png").read_bytes().startswith(b"\x89PNG")
+    assert run(*command, "--plot", "p.svg").code == 0
+    svg = (tmp_path / "p.svg").read_text()
+    labels = re.findall("<!-- (.*) -->", svg)
+    wanted = {"capacity (blocks)", "hit ratio (% of blocks)", "chat"}
+    assert wanted | ({"lru", "opt"} if command == RUNS else {"TTL-60"}) <= set(labels)
+
+
+def test_plot_needs_matplotlib_and_something_to_draw(
+    run: Run, chat: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outcome = run("curve", chat, "--capacity", "0", "--plot", "p.png")
+    assert outcome.code == 2
+    assert "p.png: nothing to draw" in outcome.err
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert error_of(run(*RUNS, "--plot", "p.png")).endswith("pip install 'kvsim[plot]'")
 
 
 def test_tables_off_a_terminal_are_plain_and_whole(run: Run, chat: str) -> None:
     table = run("simulate", chat, "--policy", "lru,opt", "--capacity", "2").out
     assert "\x1b" not in table
     assert "…" not in table
+    assert "Left out" not in table
+    assert "expired" in table
 
 
-class Clock:
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.now = 0.0
-        monkeypatch.setattr(terminal.time, "monotonic", lambda: self.now)
+# Runs `commands` once for each width of this terminal, as its user would after resizing it.
+ON_A_TERMINAL = """
+import fcntl, json, struct, sys, termios
+from kvsim.cli import main
+
+for width in json.loads(sys.argv[1]):
+    fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
+    for command in json.loads(sys.argv[2]):
+        print(f"## {width} {command[0]}", flush=True)
+        assert main(command) == 0, command
+"""
+
+
+def on_terminals(widths: tuple[int, ...], commands: list[list[str]]) -> dict[tuple[int, str], str]:
+    """Return what commands show on terminals, by width and name of the command."""
+    ours, theirs = pty.openpty()
+    program = [sys.executable, "-c", ON_A_TERMINAL, json.dumps(widths), json.dumps(commands)]
+    process = subprocess.Popen(
+        program,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=subprocess.PIPE,
+        env={k: v for k, v in os.environ.items() if k not in {"COLUMNS", "LINES"}},
+    )
+    os.close(theirs)
+    shown = b""
+    with suppress(OSError):  # how Linux says that a terminal is closed
+        while chunk := os.read(ours, 1 << 16):
+            shown += chunk
+    os.close(ours)
+    text = re.sub(r"\x1b\[[0-9;]*m|\r", "", shown.decode())
+    assert process.stderr is not None
+    complaints = process.stderr.read()
+    assert process.wait() == 0, complaints
+    parts = re.split(r"^## (\d+) (\w+)\n", text, flags=re.M)[1:]
+    return {(int(w), name): out for w, name, out in zip(*[iter(parts)] * 3, strict=True)}
+
+
+def test_names_and_numbers_are_whole_on_terminals_of_any_width(tmp_path: Path) -> None:
+    from kvsim.cache.bounds import BOUNDS
+    from kvsim.cache.policies import POLICIES
+    from kvsim.traces.registry import registry
+
+    with (tmp_path / "large.jsonl").open("w") as file:
+        for time in range(3000):
+            row = {"timestamp": time, "input_length": 3 * 10**6, "output_length": 1}
+            file.write(json.dumps(row | {"hash_ids": [0, time % 7 + 1, time + 10]}) + "\n")
+    large, names = str(tmp_path / "large.jsonl"), ["hyperbolic", "length-aware", "opt"]
+    sized = ["--block-size", "1000000", "--capacity", "12345,9876543210"]
+    shown = on_terminals(
+        (60, 80, 100, 120),
+        [
+            ["simulate", large, "--policy", ",".join(names), "--ttl", "90m", *sized],
+            ["curve", large, *sized],
+            ["info", large, "--block-size", "1000000"],
+            ["policies"],
+            ["fetch", "--list"],
+        ],
+    )
+    columns = [shown[width, "simulate"].splitlines()[1].count("┳") for width in (60, 80, 100, 120)]
+    assert columns == sorted(set(columns))
+    for (width, command), out in shown.items():
+        assert "…" not in out
+        assert max(map(cell_len, out.splitlines())) <= width, out
+        if command == "simulate":
+            sizes = "(?:12,345|9,876,543,210)"
+            for name in ("hyperbolic+TTL-5400", "length-aware+TTL-5400", "opt"):
+                assert len(re.findall(rf"│ {re.escape(name)} *│ +{sizes} │", out)) == 2
+            assert re.search(rf"^Left out at {width} columns: [^.]*expired\sblocks\.", out, re.M)
+        if command == "curve":
+            assert "9,876,543,210" in out
+        if command == "info":
+            assert "9,000,000,000" in out
+        if command == "policies":
+            assert all(f"│ {name} " in out for name in (*POLICIES, *BOUNDS))
+            assert "Mattson" in out
+        if command == "fetch":
+            assert all(f"│ {name} " in out for name in registry())
+
+
+@given(
+    rows=st.lists(
+        st.fixed_dictionaries(
+            {
+                "policy": st.text("abc[]-é界", min_size=1, max_size=20),
+                "capacity": st.integers(10**4, 10**10),
+                "hit_ratio": st.floats(0, 1) | st.none(),
+                "blocks": st.integers(10**4, 10**10),
+                "needs": st.text("ab ", max_size=60),
+            }
+        ),
+        min_size=1,
+        max_size=4,
+    ),
+    width=st.integers(20, 140),
+)
+@settings(max_examples=100)
+def test_sheet_is_cut_by_whole_columns_only(rows: list[dict[str, Any]], width: int) -> None:
+    fields = ("policy", "capacity", "hit_ratio", "blocks", "needs")
+    headings = {field: field.upper() for field in fields}
+    sheet = Sheet("t", rows, headings, keys=3, wrapping=frozenset({"needs"}))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("COLUMNS", str(width))
+        patched.setenv("FORCE_COLOR", "1")
+        out = re.sub(r"\x1b\[[0-9;]*m", "", terminal.as_text(sheet))
+    for row in rows:
+        assert f"│ {row['policy']} " in out
+        assert f" {row['capacity']:,} │" in out
+        assert "BLOCKS" in out.split("Left out")[-1] or f" {row['blocks']:,} │" in out
+    assert "…" not in out
+    table = [line for line in out.splitlines() if line.startswith("│")]
+    assert len({cell_len(line) for line in table}) == 1
+    assert cell_len(table[0]) <= width or "NEEDS" in out.partition("Left out")[2]
 
 
 @pytest.mark.parametrize(
-    ("on_terminal", "seconds", "shown"), [(True, 2, True), (True, 0.5, False), (False, 2, False)]
+    ("on_terminal", "patience", "shown"), [(True, 0.0, True), (True, 60, False), (False, 0, False)]
 )
-def test_progress_after_a_second_on_a_terminal(
-    monkeypatch: pytest.MonkeyPatch, on_terminal: bool, seconds: float, shown: bool
+def test_progress_after_a_while_on_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, on_terminal: bool, patience: float, shown: bool
 ) -> None:
-    clock = Clock(monkeypatch)
+    monkeypatch.setattr(terminal, "PATIENCE", patience)
     screen = io.StringIO()
     with Meter(Console(file=screen, force_terminal=on_terminal)) as meter:
         meter("reading", 1, 10)
-        clock.now = seconds
-        meter("reading", 5, 10)
         meter.task("reading")(6, 10)
-    assert ("reading" in screen.getvalue()) == shown
+        meter.task("standard input")(1_234, 0)
+        if shown:
+            meter._patience.join(10)
+    assert ("60%" in screen.getvalue()) == shown
+    assert ("1,234" in screen.getvalue()) == shown
+    assert on_terminal or screen.getvalue() == ""
 
 
 # --- errors --------------------------------------------------------------------------------------
@@ -426,13 +634,28 @@ def test_progress_after_a_second_on_a_terminal(
         (("curve", "chat.jsonl", "--all", "--capacity", "1"), "exclude each other"),
         (("fetch", "mooncakes"), "did you mean 'mooncake'?"),
         (("fetch", "--from", "nowhere"), "nowhere: no such folder"),
-        (("info", "chat.jsonl", "--output", "chat.jsonl/x"), "chat.jsonl"),
+        (("info", "chat.jsonl", "--output", "chat.jsonl/x.csv"), "chat.jsonl"),
+        (("info", "chat.jsonl", "-o", "x"), "x: the suffix says the form; it may be .csv, .json,"),
+        (("info", "no.jsonl", "-o", "x.txt"), "it may be .csv, .json, .parquet, .md"),
+        (("info", "chat.jsonl", "-o", "folder.csv"), "folder.csv: is a folder"),
+        (("info", "chat.jsonl", "-o", "x.csv", "--json"), "--json and -o exclude each other"),
+        (("curve", "chat.jsonl", "-o", "x.csv", "--csv"), "--csv and -o exclude each other"),
+        (("curve", "no.jsonl", "--plot", "x.pdf"), "x.pdf: the suffix says the form; it may be"),
+        (("simulate", "no.jsonl", "--capacity", "1", "--plot", "x"), "it may be .png, .svg"),
+        (
+            ("simulate", "chat.jsonl", "--capacity", "1", "--policy", "own.py,other.py"),
+            "policy 'own' is the name of two",
+        ),
+        (("fetch", "--json"), "go with --list"),
     ],
     ids=lambda value: "_".join(value) if isinstance(value, tuple) else None,
 )
 def test_error_is_one_line_and_exit_2(
     run: Run, chat: str, agents: str, tmp_path: Path, arguments: tuple[str, ...], says: str
 ) -> None:
+    (tmp_path / "folder.csv").mkdir()
+    (tmp_path / "own.py").write_text(POLICY_OF_A_USER)
+    (tmp_path / "other.py").write_text(POLICY_OF_A_USER.replace("uses", "depth"))
     (tmp_path / "empty.py").write_text("")
     (tmp_path / "bad.py").write_text("def")
     (tmp_path / "odd.py").write_text(POLICY_OF_A_USER.replace("uses", "lasts"))
@@ -475,6 +698,48 @@ def test_every_command_has_help(run: Run, command: str) -> None:
     assert "Usage" in outcome.out
 
 
+def test_version(run: Run) -> None:
+    assert run("--version") == (0, f"kvsim {kvsim.__version__}\n", "")
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("kvsim simulate conv", ["conversation"]),
+        ("kvsim info samp", ["sample"]),
+        ("kvsim simulate sample --policy lru,sglang-l", ["lru,sglang-lru", "lru,sglang-lfu"]),
+        ("kvsim simulate sample --policy inf", ["infinite"]),
+        ("kvsim fetch moon", ["mooncake", "mooncake-report", "mooncake-report-first"]),
+        ("kvsim poli", ["policies"]),
+    ],
+)
+def test_shell_completes_names(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    line: str,
+    offered: list[str],
+) -> None:
+    monkeypatch.setenv("_KVSIM_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", line)
+    monkeypatch.setenv("COMP_CWORD", str(len(line.split()) - 1))
+    with pytest.raises(SystemExit):
+        main([])
+    assert capsys.readouterr().out.split() == offered
+
+
+@pytest.mark.parametrize("command", ["simulate", "curve"])
+def test_options_stand_in_panels_of_80_columns(
+    run: Run, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    text = run(command, "--help").out
+    assert [panel for panel in re.findall("^╭─ (.*?) ─", text, re.M) if panel != "Arguments"] == [
+        *("Options", "Cache", "Arrivals", "Trace", "Output")
+    ]
+    assert "…" not in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
 # --- as a process --------------------------------------------------------------------------------
 
 
@@ -494,7 +759,54 @@ def test_reader_that_goes_away(chat: str, tmp_path: Path) -> None:
 def test_help_loads_nothing_heavy() -> None:
     program = (
         "import sys; from kvsim.cli import main; main(['--help']); "
-        "print(sorted({'numba', 'pandas', 'pooch', 'huggingface_hub', 'scipy'} & {*sys.modules}))"
+        "heavy = {'numba', 'numpy', 'pandas', 'pooch', 'huggingface_hub', 'scipy', 'matplotlib'}; "
+        "print(sorted(heavy & {*sys.modules}))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+# Two runs end; the others wait for ever. Says when the two are known to be done.
+STUCK_AFTER_TWO = """
+import sys, threading, time
+from kvsim.cache import sweep
+from kvsim.cli import main
+
+run, told = sweep.simulate, threading.Semaphore(0)
+
+def simulate(trace, policy, capacity, **options):
+    if capacity < 3:
+        result = run(trace, policy, capacity, **options)
+        told.release()
+        return result
+    told.acquire(), told.acquire()
+    time.sleep(0.5)
+    print("two are done", file=sys.stderr, flush=True)
+    time.sleep(600)
+
+sweep.simulate = simulate
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize("form", [["--json"], ["-o", "kept.json"]])
+def test_interrupt_keeps_what_is_done(chat: str, tmp_path: Path, form: list[str]) -> None:
+    command = [sys.executable, "-c", STUCK_AFTER_TWO, "simulate", chat, "--capacity", "1,2,3,4"]
+    process = subprocess.Popen(
+        [*command, *form],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    assert process.stderr.readline() == "two are done\n"
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert err == "interrupted: 2 of 4 cells done\n"
+    kept = json.loads(out if form == ["--json"] else (tmp_path / "kept.json").read_text())
+    assert [(row["policy"], row["capacity"], row["hit_blocks"]) for row in kept] == [
+        ("lru", 1, 2),
+        ("lru", 2, 2),
+    ]

@@ -4,7 +4,9 @@ import gzip
 import hashlib
 import json
 import os
+import re
 import shutil
+import sys
 import threading
 import tomllib
 from collections import defaultdict
@@ -26,7 +28,7 @@ from kvsim.traces.download import (
     download,
     git_blob_id,
 )
-from kvsim.traces.fetch import fetch
+from kvsim.traces.fetch import CONNECTIONS, fetch
 from kvsim.traces.opening import open_trace
 from kvsim.traces.registry import known_names, registry, select
 from kvsim.traces.trace import Trace, TraceError
@@ -304,9 +306,10 @@ def test_fetch_downloads_verifies_and_leaves_alone(server: Server, data: Path) -
     said: list[str] = []
     assert fetch(say=said.append, patience=HASTY) == ["t"]
     assert (data / "raw/s/t.jsonl").read_bytes() == CONTENT
-    assert said[0].startswith("t: downloaded, verified [Apache-2.0, ")
+    assert said[0] == f"t: downloading from {server.url('/t.jsonl')}"
+    assert said[1].startswith("t: downloaded, verified [Apache-2.0, ")
     assert fetch(say=said.append, patience=HASTY) == ["t"]
-    assert "already here" in said[1]
+    assert "already here" in said[2]
     assert len(server.ranges) == 1
 
 
@@ -326,10 +329,52 @@ def test_one_failure_does_not_stop_the_others(server: Server, data: Path) -> Non
         {"name": "gone", "path": "g.jsonl", "url": server.url("/gone"), "sha256": SHA256},
         {"name": "t", "path": "t.jsonl", "url": server.url("/t.jsonl"), "sha256": SHA256},
     )
-    with pytest.raises(FetchError, match=r"^not fetched: gone \(http.*/gone: .* 404") as caught:
-        fetch(say=lambda _: None, patience=HASTY)
-    assert "\n" not in str(caught.value)
+    said: list[str] = []
+    with pytest.raises(FetchError, match=r"^not fetched: gone; .*--from FOLDER"):
+        fetch(say=said.append, patience=HASTY)
+    assert said[0] == f"gone: downloading from {server.url('/gone')}"
+    assert re.match(r"gone: not fetched: http.*/gone: .* 404 Not Found; the file may", said[1])
     assert (data / "raw/t.jsonl").exists()
+
+
+def test_each_failed_try_is_said_at_once_with_its_reason(server: Server, data: Path) -> None:
+    write_registry(
+        data, {"name": "t", "path": "t.jsonl", "url": server.url("/t.jsonl"), "sha256": SHA256}
+    )
+    server.plans["/t.jsonl"] = ["503", "truncate"]
+    said: list[str] = []
+    fetch(say=said.append, patience=HASTY)
+    assert said[1] == (
+        "t: t.jsonl: try 1 of 3 failed (status 503 Service Unavailable); again in 0 s"
+    )
+    assert re.match(
+        r"t: t.jsonl: try 2 of 3 failed \(.*IncompleteRead\(.*\); again in 0 s", said[2]
+    )
+    assert said[3].startswith("t: downloaded, verified")
+
+
+def test_server_that_cannot_be_reached(data: Path) -> None:
+    url = "http://127.0.0.1:9/t.jsonl"
+    write_registry(data, {"name": "t", "path": "t.jsonl", "url": url, "sha256": SHA256})
+    said: list[str] = []
+    with pytest.raises(FetchError, match=r"^not fetched: t; "):
+        fetch(say=said.append, patience=HASTY)
+    assert said[0] == f"t: downloading from {url}"
+    assert len(said) == 4
+    assert "try 2 of 3 failed (Failed to establish a new connection: [Errno" in said[2]
+    assert said[3].startswith(f"t: not fetched: {url}: gave up after 3 attempts (Failed to")
+    assert "check the network" in said[3]
+    assert not any("\n" in line or "HTTPConnection" in line for line in said)
+
+
+def test_hub_without_its_client(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    write_registry(data, {"name": "h", "path": "h/t.jsonl", "hub": "owner/set", "revision": "main"})
+    said: list[str] = []
+    with pytest.raises(FetchError):
+        fetch(say=said.append, patience=HASTY)
+    assert said[0] == "h: downloading from huggingface.co/datasets/owner/set"
+    assert said[1].endswith("pip install 'kvsim[hub]'")
 
 
 def test_hash_of_the_first_download_is_recorded_and_checked(server: Server, data: Path) -> None:
@@ -341,8 +386,10 @@ def test_hash_of_the_first_download_is_recorded_and_checked(server: Server, data
     assert ledger == f"{SHA256}  t.jsonl  {server.url('/t.jsonl')}\n"
     (data / "raw/t.jsonl").unlink()
     server.files["/t.jsonl"] = CONTENT + b"changed"
-    with pytest.raises(FetchError, match=f"expected {SHA256}; not kept"):
-        fetch(say=lambda _: None, patience=HASTY)
+    said: list[str] = []
+    with pytest.raises(FetchError, match=r"^not fetched: t; "):
+        fetch(say=said.append, patience=HASTY)
+    assert said[-1].endswith(f"expected {SHA256}; not kept")
     assert os.listdir(data / "raw") == ["recorded-hashes.txt"]
 
 
@@ -369,8 +416,10 @@ def test_hub_that_is_not_there(data: Path, monkeypatch: pytest.MonkeyPatch) -> N
         "kvsim.traces.fetch.on_hub", partial(downloading.on_hub, endpoint="http://127.0.0.1:9")
     )
     write_registry(data, {"name": "h", "path": "h/t.jsonl", "hub": "owner/set", "revision": "main"})
-    with pytest.raises(FetchError, match=r"not fetched: h \(http://127.0.0.1:9/datasets/owner/set"):
-        fetch(say=lambda _: None, patience=HASTY)
+    said: list[str] = []
+    with pytest.raises(FetchError, match=r"^not fetched: h; "):
+        fetch(say=said.append, patience=HASTY)
+    assert said[-1].startswith("h: not fetched: http://127.0.0.1:9/datasets/owner/set")
 
 
 def folder_of(server: Server, data: Path, count: int) -> list[str]:
@@ -396,8 +445,11 @@ def test_folder_comes_file_by_file_and_shares_what_is_here(server: Server, data:
     )
     server.plans[f"/traces/{names[0]}"] = ["500"]
     server.plans[f"/traces/{names[1]}"] = ["404"]
-    with pytest.raises(FetchError, match=f"not fetched: some .*{names[1]}.*404"):
-        fetch(["some"], say=lambda _: None, patience=HASTY)
+    said: list[str] = []
+    with pytest.raises(FetchError, match=r"^not fetched: some; "):
+        fetch(["some"], say=said.append, patience=HASTY)
+    assert said[0] == f"some: downloading 4 files from {server.url('/traces')}"
+    assert re.match(f"some: not fetched: .*{names[1]}: .* 404 ", said[-1])
     with pytest.raises(
         TraceError, match=r"^some: only \d of its 4 files are in .*kvsim fetch some"
     ):
@@ -408,6 +460,16 @@ def test_folder_comes_file_by_file_and_shares_what_is_here(server: Server, data:
     assert sorted(os.listdir(data / "raw/w/some")) == names[:4]
     assert sorted(os.listdir(data / "raw/w/all")) == names
     assert (data / "raw/w/all" / names[0]).samefile(data / "raw/w/some" / names[0])
+
+
+def test_folder_is_given_up_with_its_first_file(data: Path) -> None:
+    (data / "blobs.txt").write_text("".join(f"{BLOB}  traces/trace_{i}.json\n" for i in range(40)))
+    unreachable = {"url": "http://127.0.0.1:9/traces", "blobs": "blobs.txt"}
+    write_registry(data, {"name": "w", "path": "w", **unreachable})
+    said: list[str] = []
+    with pytest.raises(FetchError, match=r"^not fetched: w; "):
+        fetch(say=said.append, patience=Patience(attempts=2, pause=0.05))
+    assert len({line.split(":")[1] for line in said if "try 1 of 2" in line}) <= CONNECTIONS
 
 
 def test_mirror_is_copied_and_verified(data: Path, tmp_path: Path) -> None:
@@ -430,8 +492,10 @@ def test_mirror_is_copied_and_verified(data: Path, tmp_path: Path) -> None:
 def test_bad_mirror(data: Path, tmp_path: Path) -> None:
     (tmp_path / "t.jsonl").write_bytes(b"wrong")
     write_registry(data, {"name": "t", "path": "t.jsonl", "sha256": SHA256})
-    with pytest.raises(FetchError, match=r"not fetched: t \(t.jsonl: sha256 is .* not kept\)"):
-        fetch(mirror=tmp_path, say=lambda _: None)
+    said: list[str] = []
+    with pytest.raises(FetchError, match=r"^not fetched: t; "):
+        fetch(mirror=tmp_path, say=said.append)
+    assert re.fullmatch("t: not fetched: t.jsonl: sha256 is .*; not kept", said[-1])
     assert os.listdir(data / "raw") == []
     with pytest.raises(FetchError, match=r"nowhere: no such folder"):
         fetch(mirror=tmp_path / "nowhere", say=lambda _: None)

@@ -143,7 +143,7 @@ def run(
                 progress(ready, len(left))
     finally:
         if own:
-            own.shutdown(cancel_futures=True)
+            own.shutdown(wait=False, cancel_futures=True)
     return pd.DataFrame([rows[cell] for cell in left])
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import shutil
 import time
 from collections.abc import Callable
@@ -18,6 +19,7 @@ LONGEST_PAUSE = 60.0
 # Client errors that pass with time: time-out, too many requests.
 PASSING = {408, 429}
 RANGE_NOT_SATISFIABLE = 416
+WRAPPED_IN = re.compile(r"^HTTPS?Connection(Pool)?\(.*?\): ")
 
 
 class FetchError(TraceError):
@@ -142,8 +144,13 @@ def on_hub(
     endpoint : str, optional
         Another hub, for instance a mirror.
     """
-    import huggingface_hub as hub
-
+    try:
+        import huggingface_hub as hub
+    except ImportError as error:
+        raise FetchError(
+            f"huggingface.co/datasets/{repository}: needs huggingface_hub; "
+            "install it with: pip install 'kvsim[hub]'"
+        ) from error
     name = Path(file.path).name
 
     def address(revision: str) -> str:
@@ -156,7 +163,10 @@ def on_hub(
     try:
         found = hub.get_hf_file_metadata(address(revision))
     except Exception as error:  # what the Hub's client raises differs between its versions
-        raise FetchError(f"{address(revision)}: {type(error).__name__}: {error}") from error
+        raise FetchError(
+            f"{address(revision)}: {type(error).__name__}: {error}; check the network, "
+            "and run it again"
+        ) from error
     etag = found.etag or ""
     return replace(
         file,
@@ -172,6 +182,7 @@ def download(
     target: Path,
     patience: Patience,
     progress: Callable[[int, int], None] | None = None,
+    say: Callable[[str], None] | None = None,
 ) -> None:
     """Download one file to `target`, which appears only once it is complete and right.
 
@@ -188,6 +199,8 @@ def download(
         Attempts and time-outs.
     progress : callable, optional
         Told (bytes here, bytes in all or 0 where unknown).
+    say : callable, optional
+        Told why a try failed that will be repeated, and when.
 
     Raises
     ------
@@ -203,7 +216,13 @@ def download(
     why = ""
     for attempt in range(patience.attempts):
         if attempt:
-            time.sleep(min(patience.pause * 2 ** (attempt - 1), LONGEST_PAUSE))
+            pause = min(patience.pause * 2 ** (attempt - 1), LONGEST_PAUSE)
+            if say:
+                say(
+                    f"{target.name}: try {attempt} of {patience.attempts} failed ({why}); "
+                    f"again in {pause:g} s"
+                )
+            time.sleep(pause)
         resumed = _size(part)
         require_space(part.parent, (file.size or 0) - resumed)
         try:
@@ -214,14 +233,15 @@ def download(
             # The rest may have been put behind a beginning it does not fit: once more, in full.
             if not resumed:
                 raise
+            why = "what came does not fit its beginning"
         except RequestException as error:
             why = _explain(error, file.url)
         else:
             os.replace(part, target)
             return
     raise FetchError(
-        f"{file.url}: gave up after {patience.attempts} attempts ({why}); run it again to go on "
-        f"from byte {_size(part):,}"
+        f"{file.url}: gave up after {patience.attempts} attempts ({why}); check the network, "
+        f"and run it again to go on from byte {_size(part):,}"
     )
 
 
@@ -273,11 +293,21 @@ class _Meter:
 def _explain(error: Any, url: str) -> str:
     """Return why a try failed, in a few words; raise FetchError if trying again is no use."""
     if error.response is None:
-        return f"{type(error).__name__}: {error}"
+        return _innermost(error)
     status = error.response.status_code
     if status // 100 == 4 and status not in PASSING:
-        raise FetchError(f"{url}: the server answers {status} {error.response.reason}") from error
+        raise FetchError(
+            f"{url}: the server answers {status} {error.response.reason}; the file may have moved"
+        ) from error
     return f"status {status} {error.response.reason}"
+
+
+def _innermost(error: Exception) -> str:
+    """Return what went wrong on the wire, without the layers of clients around it."""
+    cause = error.args[0] if error.args else error
+    cause = getattr(cause, "reason", cause)
+    told = getattr(cause, "args", ())
+    return WRAPPED_IN.sub("", str(told[0] if told and isinstance(told[0], str) else cause))
 
 
 def _size(path: Path) -> int:

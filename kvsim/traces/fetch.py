@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
@@ -54,7 +55,8 @@ def fetch(
     progress : callable, optional
         Told (trace, done, total) in bytes or, for a folder, in files.
     say : callable
-        Told a line a trace: what was done, its licence, its source.
+        Told a line when a trace is asked for, when a try fails and why, and when it is here or
+        given up.
     patience : Patience, optional
         Attempts and time-outs.
 
@@ -67,32 +69,36 @@ def fetch(
     ------
     FetchError
         If a name is unknown or the disk too full, before anything is done;
-        after all traces were tried, if any of them could not be had.
+        after all traces were tried, if any of them could not be had; `say` was told why.
     """
     target = Path(raw or raw_folder())
     wanted = select(names)
     if mirror is not None and not Path(mirror).is_dir():
         raise FetchError(f"{mirror}: no such folder; a mirror holds, say, {wanted[0].path}")
-    lacking = [entry for entry in wanted if not present(entry, target)]
     if mirror is None:
-        require_space(target, sum(entry.size or entry.about for entry in lacking))
+        absent = [entry for entry in wanted if not _found(entry, target)]
+        require_space(target, sum(entry.size or entry.about for entry in absent))
     had, failed = [], []
     for entry in wanted:
         try:
-            if entry not in lacking:
+            if present(entry, target):
                 done = "already here, verified"
             elif mirror is not None:
                 done = _copy(entry, Path(mirror), target)
             else:
-                done = _download(entry, target, progress, patience or Patience())
+                done = _download(entry, target, progress, patience or Patience(), say)
         except FetchError as error:
-            failed.append(f"{entry.name} ({error})")
+            failed.append(entry.name)
+            say(f"{entry.name}: not fetched: {' '.join(str(error).split())}")
             continue
         say(f"{entry.name}: {done or 'not in the mirror'} [{entry.licence}, {entry.source}]")
         if done:
             had.append(entry.name)
     if failed:
-        raise FetchError(f"not fetched: {'; '.join(failed)}")
+        raise FetchError(
+            f"not fetched: {', '.join(failed)}; why is said above; copies from elsewhere, laid out "
+            "like the raw folder, are taken by 'kvsim fetch --from FOLDER'"
+        )
     if not had:
         raise FetchError(f"{mirror}: holds none of these traces; expected {wanted[0].path}")
     return had
@@ -103,6 +109,13 @@ def present(entry: Entry, raw: Path) -> bool:
     if entry.archive and is_right(raw / entry.archive.path, entry.archive):
         return True
     return all(is_right(raw / file.path, _as_recorded(file, raw)) for file in entry.files)
+
+
+def _found(entry: Entry, raw: Path) -> bool:
+    """Return whether all files of the trace are in `raw`, right or not."""
+    if entry.archive and (raw / entry.archive.path).exists():
+        return True
+    return all((raw / file.path).exists() for file in entry.files)
 
 
 def _copy(entry: Entry, mirror: Path, raw: Path) -> str:
@@ -126,10 +139,21 @@ def _copy(entry: Entry, mirror: Path, raw: Path) -> str:
     return f"copied from {mirror}, verified"
 
 
-def _download(entry: Entry, raw: Path, progress: Progress | None, patience: Patience) -> str:
+def _download(
+    entry: Entry,
+    raw: Path,
+    progress: Progress | None,
+    patience: Patience,
+    say: Callable[[str], None],
+) -> str:
+    def complain(line: str) -> None:
+        say(f"{entry.name}: {line}")
+
     if entry.blobs:
-        return _download_folder(entry, raw, progress, patience)
+        complain(f"downloading {len(entry.files)} files from {entry.url}")
+        return _download_folder(entry, raw, progress, patience, complain)
     file = _as_recorded(entry.files[0], raw)
+    complain(f"downloading from {file.url or entry.source}")
     if entry.hub and not file.url:
         file = on_hub(entry.hub, entry.revision, file)
 
@@ -137,32 +161,53 @@ def _download(entry: Entry, raw: Path, progress: Progress | None, patience: Pati
         if progress:
             progress(entry.name, done, total or entry.about)
 
-    download(file, raw / file.path, patience, told)
+    download(file, raw / file.path, patience, told, complain)
     _record(replace(entry.files[0], url=file.url), raw)
     return "downloaded, verified"
 
 
-def _download_folder(entry: Entry, raw: Path, progress: Progress | None, patience: Patience) -> str:
+def _download_folder(
+    entry: Entry,
+    raw: Path,
+    progress: Progress | None,
+    patience: Patience,
+    say: Callable[[str], None],
+) -> str:
     lacking = [file for file in entry.files if not is_right(raw / file.path, file)]
     here = len(entry.files) - len(lacking)
-    with ThreadPoolExecutor(CONNECTIONS) as pool:
-        jobs = [pool.submit(_obtain, file, entry, raw, patience) for file in lacking]
+    failed = threading.Event()
+
+    def obtain(file: RemoteFile) -> None:
+        if failed.is_set():  # a free connection would take the next file before it is called off
+            return
         try:
-            for done, job in enumerate(as_completed(jobs), here + 1):
-                job.result()
-                if progress:
-                    progress(entry.name, done, len(entry.files))
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
+            _obtain(file, entry, raw, patience, say)
+        except FetchError:
+            failed.set()
             raise
+
+    pool = ThreadPoolExecutor(CONNECTIONS)
+    try:
+        jobs = [pool.submit(obtain, file) for file in lacking]
+        for done, job in enumerate(as_completed(jobs), here + 1):
+            job.result()
+            if progress:
+                progress(entry.name, done, len(entry.files))
+    except FetchError:
+        pool.shutdown(cancel_futures=True)
+        raise
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
     return f"{len(entry.files)} files downloaded, each verified"
 
 
-def _obtain(file: RemoteFile, entry: Entry, raw: Path, patience: Patience) -> None:
+def _obtain(
+    file: RemoteFile, entry: Entry, raw: Path, patience: Patience, say: Callable[[str], None]
+) -> None:
     target = raw / file.path
     twin = raw / entry.shared_with / target.name
     if not entry.shared_with or not is_right(twin, file):
-        download(file, target, patience)
+        download(file, target, patience, say=say)
         return
     target.parent.mkdir(parents=True, exist_ok=True)
     target.unlink(missing_ok=True)
