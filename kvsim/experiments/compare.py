@@ -20,7 +20,9 @@ from scipy.stats import studentized_range
 
 from kvsim import source_version
 from kvsim.analysis.costs import prefill_cost, recompute_cost, saving
+from kvsim.analysis.worth import worth
 from kvsim.cache.capacity import log_spaced
+from kvsim.cache.curves import lru_curve
 from kvsim.cache.engine import Result
 from kvsim.cache.policies import LEFT_OUT, POLICIES
 from kvsim.cache.sweep import arrange, simulate
@@ -141,6 +143,7 @@ def _compare(
     lru = simulate(trace, "lru", capacity)
     opt = simulate(trace, "opt", capacity)
     base = {cost: cost(trace, lru) for cost in (prefill_cost, recompute_cost)}
+    lru_hits = lru_curve(trace)
     resample = _resampler(trace, seed, draws)
     headroom = int(opt.hit_blocks.sum() - lru.hit_blocks.sum())
     rows = []
@@ -161,6 +164,7 @@ def _compare(
             "headroom_closed": _share(gain.sum(), headroom),
             "prefill_saving": _cost(trace, result, prefill_cost, base),
             "recompute_saving": _cost(trace, result, recompute_cost, base),
+            "worth": round(worth(lru_hits, int(lru.hit_blocks.sum() + gain.sum()), capacity), 4),
         }
         rows.append(row)
     return rows

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from kvsim.analysis.worth import worth
 from kvsim.cache.capacity import log_spaced
 from kvsim.cache.curves import lru_curve
 from kvsim.cache.sweep import arrange, run
@@ -78,26 +79,28 @@ def tables(
             "seed": seed,
             "capacity": size,
             **_beside(
-                trace.blocks,
-                int(lru[seed][size]),
-                hits[policy, seed, size],
-                hits["opt", seed, size],
+                trace.blocks, size, lru[seed], hits[policy, seed, size], hits["opt", seed, size]
             ),
         }
         for seed in used
         for size in sizes
     ]
     cells = pd.DataFrame(rows)
-    cells["in_goal"] = cells["capacity"] >= ends[1]
+    cells.insert(cells.columns.get_loc("worth"), "in_goal", cells["capacity"] >= ends[1])
     return {"cells": cells}
 
 
-def _beside(blocks: int, lru: int, hits: int, best: int) -> dict[str, float]:
+def _beside(
+    blocks: int, capacity: int, lru_hits: np.ndarray, hits: int, best: int
+) -> dict[str, float]:
+    lru = int(lru_hits[capacity])
     ratios = {"lru": lru, "policy": hits, "opt": best}
     return {
         **{f"{name}_ratio": round(value / blocks, 6) for name, value in ratios.items()},
         "gain_pp": round(100 * (hits - lru) / blocks, 4),
         "headroom_closed": round((hits - lru) / (best - lru), 4) if best > lru else np.nan,
+        "worth": round(worth(lru_hits, hits, capacity), 4),
+        "opt_worth": round(worth(lru_hits, best, capacity), 4),
     }
 
 
