@@ -35,7 +35,7 @@ def test_words_name_the_limits_at_which_the_rule_turns():
         assert f"{100 * number:g} point" in words[name]
 
 
-@pytest.mark.parametrize("constant, value", [("NEAR", 0.02), ("MILD", 0.08), ("MOST", 0.7)])
+@pytest.mark.parametrize(("constant", "value"), [("NEAR", 0.02), ("MILD", 0.08), ("MOST", 0.7)])
 def test_words_follow_the_constants(monkeypatch, constant, value):
     before = regimes.describe()
     monkeypatch.setattr(regimes, constant, value)

@@ -12,7 +12,7 @@ CURVE = np.array([0, 2, 5, 5, 9, 9])  # hits of LRU with 0 to 5 blocks
 
 
 @pytest.mark.parametrize(
-    "hits, capacity, expected",
+    ("hits", "capacity", "expected"),
     [
         (5, 2, 1.0),  # LRU's own hits
         (5, 3, 1.0),  # also where a smaller cache has them too

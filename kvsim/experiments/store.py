@@ -131,6 +131,12 @@ def load_table(experiment: str, table: str, results: Path = RESULTS) -> pd.DataF
     return whole[["trace", *whole.columns.drop("trace")]]
 
 
+def load_provenance(experiment: str, results: Path = RESULTS) -> dict[str, dict[str, Any]]:
+    """Return where the stored tables of an experiment come from, by trace."""
+    paths = sorted(results.glob(f"*/{experiment}.json"))
+    return {path.parent.name: json.loads(path.read_text()) for path in paths}
+
+
 def difference(fresh: Path, committed: Path, *, part: bool = False) -> str:
     """Return what tells two files apart, "" for nothing.
 

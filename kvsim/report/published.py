@@ -25,7 +25,6 @@ class Published(NamedTuple):
 
 STUDY = "the study (its own corpus, 68,266 requests)"
 AGENTSYSBENCH = "AgentSysBench (arXiv 2608.15127, as summarised elsewhere)"
-UNATTRIBUTED = "unattributed, to be checked"
 
 CHARACTERIZATION = (
     Published("gap_p50_s", 2.1, STUDY),
@@ -42,7 +41,6 @@ CHARACTERIZATION = (
     Published("duty_p75_share", 0.339, STUDY),
     Published("below_half_share", 0.855, STUDY),
     Published("duty_p50_share", 0.20, AGENTSYSBENCH),
-    Published("below_half_share", 0.70, UNATTRIBUTED),
 )
 
 # The study's headline: recompute by the gap before the request, as shares; its rows sum to
@@ -97,12 +95,13 @@ CACHE_READ_PRICE = 0.1
 
 # Mooncake technical report (arXiv 2407.00079), Table 1: block hit rate by capacity in blocks.
 MOONCAKE_CAPACITIES = ("1k", "10k", "30k", "50k", "100k", "∞")
+REPLAY = "LRU, leaf (independent replay)"
 MOONCAKE_TABLE_1 = {
     "LRU": (0.30, 0.40, 0.48, 0.50, 0.51, 0.51),
     "LFU": (0.30, 0.35, 0.43, 0.49, 0.51, 0.51),
     "LengthAware": (0.30, 0.35, 0.42, 0.48, 0.50, 0.51),
     # Somebody else's replay of the 23,608-request trace.
-    "LRU, leaf (independent replay)": (0.341, 0.460, 0.537, 0.551, 0.552, 0.553),
+    REPLAY: (0.341, 0.460, 0.537, 0.551, 0.552, 0.553),
 }
 # FAST'25, Table 2: "cache ratio" of the infinite cache; the definition is not given.
 FAST25_CACHE_RATIO = {"conversation": 0.40, "toolagent": 0.59, "synthetic": 0.66}
