@@ -225,16 +225,21 @@ def lru_beside_opt(ratios: pd.DataFrame, trace: str) -> dict[str, str]:
     }
 
 
+def effects_of_runs(slips: pd.DataFrame) -> pd.DataFrame:
+    """Return what each slip changes for Belady in every trace, a row a run."""
+    parts = [
+        slip_effects(part).assign(trace=trace) for trace, part in slips.groupby("trace", sort=False)
+    ]
+    return pd.concat(parts, ignore_index=True)
+
+
 def effects_by_trace(slips: pd.DataFrame) -> pd.DataFrame:
     """Return what slips change for Belady in every trace, worst first, equal outcomes merged.
 
     Slips with the same hits at the same trace and capacity, seen alike by the check, are one row,
     named by the shortest; `slips` counts them.
     """
-    parts = [
-        slip_effects(part).assign(trace=trace) for trace, part in slips.groupby("trace", sort=False)
-    ]
-    every = pd.concat(parts)
+    every = effects_of_runs(slips)
     every = every.assign(length=every["slip"].str.count(r" \+ "))
     # The worst lead over LRU stands for the outcome, as LRU differs under some slips.
     every = every.sort_values(["length", "lead_over_lru_pp"], kind="stable")
@@ -265,10 +270,7 @@ def slip_counts(slips: pd.DataFrame) -> dict[str, object]:
     Names with `distinct` count outcomes (trace, capacity, hit ratio) instead of runs: several slips
     have one outcome.
     """
-    parts = [
-        slip_effects(part).assign(trace=trace) for trace, part in slips.groupby("trace", sort=False)
-    ]
-    runs = pd.concat(parts)
+    runs = effects_of_runs(slips)
     harmed = runs["change_pp"] < -HARM_PP
     kinds = {
         "slip_runs": runs,
