@@ -132,8 +132,8 @@ def mean_ranks(cells: pd.DataFrame, value: str, level: float = 0.05) -> tuple[pd
     holes = wide.columns[wide.isna().any()]
     if len(holes):
         raise ValueError(f"ranks need every policy at every point; {', '.join(holes)} lack some")
-    ranks = wide.rank(axis=1, ascending=False).stack().rename("rank").reset_index()
-    mean = mean_over(ranks, ["rank"])["rank"].sort_values(kind="stable")
+    ranks = wide.rank(axis=1, ascending=False).melt(ignore_index=False, value_name="rank")
+    mean = mean_over(ranks.reset_index(), ["rank"])["rank"].sort_values(kind="stable")
     policies = wide.shape[1]
     quantile = studentized_range.ppf(1 - level, policies, np.inf) / np.sqrt(2)
     return mean, float(quantile * np.sqrt(policies * (policies + 1) / (6 * len(wide))))

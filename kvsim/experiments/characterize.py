@@ -301,9 +301,9 @@ def gap_words(quantiles: pd.DataFrame) -> dict[str, object]:
     study = next(row.value for row in published.CHARACTERIZATION if row.quantity == "gap_p50_s")
     gaps_of = quantiles[quantiles["quantity"] == "gap_s"].dropna(subset="p50")
     told: dict[str, object] = {"study_gap_s": f"{study:g}"}
-    for row in gaps_of.itertuples():
-        told[f"{row.trace}_gap_s"] = f"{row.p50:.3g}"
-        told[f"{row.trace}_gap_factor"] = f"{row.p50 / study:.1f}"
+    for trace, median in zip(gaps_of["trace"], gaps_of["p50"].tolist(), strict=True):
+        told[f"{trace}_gap_s"] = f"{median:.3g}"
+        told[f"{trace}_gap_factor"] = f"{median / study:.1f}"
     return told
 
 

@@ -361,6 +361,11 @@ def headline(cells: pd.DataFrame) -> dict[str, object]:
     }
 
 
+def point_words() -> dict[str, str]:
+    """Return where the capacities begin, and what is too little headroom to be drawn."""
+    return {"smallest": f"{100 * SMALLEST:g} %", "little": f"{100 * LITTLE:g}"}
+
+
 def worth_by_capacity(cells: pd.DataFrame, trace: str, policies: Sequence[str]) -> pd.DataFrame:
     """Return how many times the memory LRU would need for the same hits, mean over seeds.
 

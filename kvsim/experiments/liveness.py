@@ -80,33 +80,29 @@ def tables(
         )
     hits = runs.set_index(["policy", "seed", "capacity"])["hit_blocks"]
     lru = {seed: lru_curve(arrange(trace, window, seed)) for seed in used}
-    rows = [
-        {
-            "seed": seed,
-            "capacity": size,
-            **_beside(
-                trace.blocks, size, lru[seed], hits[policy, seed, size], hits["opt", seed, size]
-            ),
-        }
-        for seed in used
-        for size in sizes
-    ]
-    cells = pd.DataFrame(rows)
-    cells.insert(cells.columns.get_loc("worth"), "in_goal", cells["capacity"] >= ends[1])
-    return {"cells": cells}
+    rows = []
+    for seed in used:
+        for size in sizes:
+            ours, best = hits[policy, seed, size], hits["opt", seed, size]
+            rows.append(
+                {
+                    "seed": seed,
+                    "capacity": size,
+                    **_beside(trace.blocks, int(lru[seed][size]), ours, best),
+                    "in_goal": size >= ends[1],
+                    "worth": round(worth(lru[seed], ours, size), 4),
+                    "opt_worth": round(worth(lru[seed], best, size), 4),
+                }
+            )
+    return {"cells": pd.DataFrame(rows)}
 
 
-def _beside(
-    blocks: int, capacity: int, lru_hits: np.ndarray, hits: int, best: int
-) -> dict[str, float]:
-    lru = int(lru_hits[capacity])
+def _beside(blocks: int, lru: int, hits: int, best: int) -> dict[str, float]:
     ratios = {"lru": lru, "policy": hits, "opt": best}
     return {
         **{f"{name}_ratio": round(value / blocks, 6) for name, value in ratios.items()},
         "gain_pp": round(100 * (hits - lru) / blocks, 4),
         "headroom_closed": round((hits - lru) / (best - lru), 4) if best > lru else np.nan,
-        "worth": round(worth(lru_hits, hits, capacity), 4),
-        "opt_worth": round(worth(lru_hits, best, capacity), 4),
     }
 
 
@@ -174,9 +170,15 @@ def by_capacity(cells: pd.DataFrame) -> pd.DataFrame:
     """Return the means over seeds, a row a trace and capacity; the worst gain is of one run."""
     values = [*RATIOS, "gain_pp", "headroom_closed", "worth", "opt_worth"]
     mean = mean_over(cells, values, by=("trace", "capacity"))
-    worst = cells.groupby(["trace", "capacity"])["gain_pp"].min()
-    mean.insert(mean.columns.get_loc("headroom_closed"), "worst_gain_pp", worst)
-    return mean.rename(columns=SHOWN).round(4)
+    mean["worst_gain_pp"] = cells.groupby(["trace", "capacity"])["gain_pp"].min()
+    shown = [*RATIOS, "gain_pp", "worst_gain_pp", "headroom_closed", "worth", "opt_worth"]
+    return mean[shown].rename(columns=SHOWN).round(4)
+
+
+def under_pressure(cells: pd.DataFrame, trace: str) -> pd.DataFrame:
+    """Return `by_capacity` where LRU is under pressure by the mean over seeds, of one trace."""
+    table = by_capacity(cells).loc[trace]
+    return table[table["lru"] < PRESSED * table["opt"]]
 
 
 def text(trace: str, tables: Tables) -> str:

@@ -1,5 +1,6 @@
 """Committed results: tidy CSV a table, provenance beside it, one readable text an experiment."""
 
+import inspect
 import json
 import platform
 from collections.abc import Callable, Mapping
@@ -98,6 +99,22 @@ class Experiment:
         text = "\n".join(line.rstrip() for line in "\n".join(sections).splitlines()) + "\n"
         write_atomically(path, lambda file: file.write(text.encode()))
         return path
+
+
+def setup_words(experiment: Experiment) -> dict[str, str]:
+    """Return window and seeds of the session starts in an experiment's results, for captions."""
+    defaults = {
+        name: parameter.default
+        for name, parameter in inspect.signature(experiment.tables).parameters.items()
+    }
+    told = {"committed_window": f"{defaults['window'] / 3600:g} hours"}
+    if "seed" in defaults:
+        told["committed_seed"] = f"{defaults['seed']}"
+    if "seeds" in defaults:
+        first, *_, last = defaults["seeds"]
+        told["committed_seeds"] = f"{first} to {last}"
+        told["committed_seeds_count"] = f"{len(defaults['seeds'])}"
+    return told
 
 
 def load_tables(trace: str, experiment: str, results: Path = RESULTS) -> Tables:

@@ -49,9 +49,11 @@ def of_trace(
         lru, opt = (simulate(trace, policy, size) for policy in ("lru", "opt"))
         expiring = simulate(trace, "lru", size, ttl=ttl_seconds)
         expired, evicted = expiring.expired_blocks or 0, expiring.evicted_blocks or 0
-        ratios = [float(run.hit_blocks.sum() / trace.blocks) for run in (lru, opt, expiring)]
+        lru_ratio, opt_ratio, ttl_ratio = (
+            float(run.hit_blocks.sum() / trace.blocks) for run in (lru, opt, expiring)
+        )
         share = expired / (expired + evicted) if expired + evicted else 0.0
-        rows.append((size, *_standing(*ratios, infinite, share)))
+        rows.append((size, *_standing(lru_ratio, opt_ratio, ttl_ratio, infinite, share)))
     return pd.DataFrame(rows, columns=["capacity", *STANDING]).set_index("capacity").round(4)
 
 
@@ -169,7 +171,7 @@ def _points_of_compare() -> pd.DataFrame:
     bound = belady.as_ratios(load_table("belady", "bound"))
     curves = {trace: part[part["policy"] == "lru"] for trace, part in bound.groupby("trace")}
     doubled, names = [], []
-    for (trace, capacity), ratio in lru.items():
+    for trace, capacity, ratio in lru.reset_index().itertuples(index=False):
         curve = curves[trace]
         once, twice = _between(pd.Series([capacity, 2 * capacity]), curve)
         infinite = float(curve["hit_ratio"].max())

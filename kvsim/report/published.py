@@ -23,7 +23,8 @@ class Published(NamedTuple):
     source: str
 
 
-STUDY = "the study (its own corpus, 68,266 requests)"
+STUDY_CORPUS_REQUESTS = 68_266
+STUDY = f"the study (its own corpus, {STUDY_CORPUS_REQUESTS:,} requests)"
 AGENTSYSBENCH = "AgentSysBench (arXiv 2608.15127, as summarised elsewhere)"
 
 CHARACTERIZATION = (
@@ -57,6 +58,24 @@ STUDY_OVER_5_MIN = 0.175
 STUDY_REQUESTS = 12_091
 STUDY_WORKING_SET_TOKENS = 10_700_000
 STUDY_BLOCKS = 40_000  # of 64 tokens
+
+
+# Of the corpora as published; the repository's data/README.md says where.
+WEKA_SESSIONS = {"used": 710, "published": 739, "distinct": 692}
+AGENTX_REQUESTS = {"all": 98_827, "main": 56_798}
+MOONCAKE_REPORT_REQUESTS = 23_608
+
+
+def corpus_words() -> dict[str, str]:
+    """Return the sizes of corpora that the prose names."""
+    weka = {f"weka_sessions_{name}": f"{count:,}" for name, count in WEKA_SESSIONS.items()}
+    agentx = {f"agentx_{name}": f"{count:,}" for name, count in AGENTX_REQUESTS.items()}
+    return {
+        **weka,
+        **agentx,
+        "study_corpus": f"{STUDY_CORPUS_REQUESTS:,}",
+        "report_requests": f"{MOONCAKE_REPORT_REQUESTS:,}",
+    }
 
 
 class RecomputeShare(NamedTuple):
