@@ -297,12 +297,11 @@ def mode_words(modes: pd.DataFrame) -> dict[str, object]:
 
 
 def gap_words(quantiles: pd.DataFrame) -> dict[str, object]:
-    """Return the median gaps beside the study's, as numbers and as a factor."""
+    """Return the study's median gap, and how many times that those of the traces are."""
     study = next(row.value for row in published.CHARACTERIZATION if row.quantity == "gap_p50_s")
     gaps_of = quantiles[quantiles["quantity"] == "gap_s"].dropna(subset="p50")
     told: dict[str, object] = {"study_gap_s": f"{study:g}"}
     for trace, median in zip(gaps_of["trace"], gaps_of["p50"].tolist(), strict=True):
-        told[f"{trace}_gap_s"] = f"{median:.3g}"
         told[f"{trace}_gap_factor"] = f"{median / study:.1f}"
     return told
 

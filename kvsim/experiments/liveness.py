@@ -177,7 +177,7 @@ def by_capacity(cells: pd.DataFrame) -> pd.DataFrame:
 
 def under_pressure(cells: pd.DataFrame, trace: str) -> pd.DataFrame:
     """Return `by_capacity` where LRU is under pressure by the mean over seeds, of one trace."""
-    table = by_capacity(cells).loc[trace]
+    table = by_capacity(cells[cells["trace"] == trace]).droplevel("trace")
     return table[table["lru"] < PRESSED * table["opt"]]
 
 

@@ -101,19 +101,18 @@ class Experiment:
         return path
 
 
-def setup_words(experiment: Experiment) -> dict[str, str]:
-    """Return window and seeds of the session starts in an experiment's results, for captions."""
-    defaults = {
-        name: parameter.default
-        for name, parameter in inspect.signature(experiment.tables).parameters.items()
-    }
-    told = {"committed_window": f"{defaults['window'] / 3600:g} hours"}
-    if "seed" in defaults:
-        told["committed_seed"] = f"{defaults['seed']}"
-    if "seeds" in defaults:
-        first, *_, last = defaults["seeds"]
-        told["committed_seeds"] = f"{first} to {last}"
-        told["committed_seeds_count"] = f"{len(defaults['seeds'])}"
+def setup_words(*experiments: Experiment) -> dict[str, str]:
+    """Return window and seeds of the session starts in results, for captions, by default."""
+    told = {}
+    for experiment in experiments:
+        parameters = inspect.signature(experiment.tables).parameters
+        defaults = {name: parameter.default for name, parameter in parameters.items()}
+        told["committed_window"] = f"{defaults['window'] / 3600:g} hours"
+        if "seed" in defaults:
+            told["committed_seed"] = f"{defaults['seed']}"
+        if "seeds" in defaults:
+            first, *_, last = defaults["seeds"]
+            told["committed_seeds"] = f"{first} to {last}"
     return told
 
 
