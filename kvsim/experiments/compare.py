@@ -345,7 +345,10 @@ def headline(cells: pd.DataFrame) -> dict[str, object]:
         "lose_more": int((table["lost"] > table["won"]).sum()),
         "best_online": best,
         "best_gain": f"{table['mean_gain_pp'].iloc[0]:.2f}",
-        "best_gain_by_trace": ", ".join(f"{gain:+.2f} ({name})" for name, gain in own.items()),
+        "best_gain_by_trace": ", ".join(
+            f"{round(gain, 2) + 0.0:+.2f} ({name})"  # adding 0 turns -0.0 into 0.0
+            for name, gain in own.items()
+        ),
         "best_won": int(table["won"].iloc[0]),
         "best_tied": int(table["tied"].iloc[0]),
         "next_online": str(table.index[1]) if len(table) > 1 else "none",

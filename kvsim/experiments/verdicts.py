@@ -102,25 +102,28 @@ def _between(capacity: pd.Series, known: pd.DataFrame) -> np.ndarray:
 def stretches(standing: pd.DataFrame) -> pd.DataFrame:
     """Return from which to which capacity each regime reaches, by trace, of `committed`.
 
-    A row a trace and regime: blocks from the least to the most measured, without a TTL and with it.
+    A row a trace and regime: the stretches of neighbouring capacities measured (blocks), without a
+    TTL and with it.
     """
-    columns = {"without a TTL": WITHOUT, "with the TTL": WITH}
     rows = standing.reset_index()
-    found = {
-        heading: rows.groupby(["trace", column])["capacity"].agg(_reach).rename_axis([*KEYS])
-        for heading, column in columns.items()
-    }
-    table = pd.DataFrame(found).fillna("")
+    columns = {"without a TTL": WITHOUT, "with the TTL": WITH}
+    found = {heading: _reaches(rows, column) for heading, column in columns.items()}
     order = {name: place for place, name in enumerate(REGIMES)}
+    table = pd.DataFrame(found).fillna("").rename_axis(["trace", "regime"])
     return table.sort_index(key=lambda level: level.map(order) if level.name == "regime" else level)
 
 
-KEYS = ("trace", "regime")
-
-
-def _reach(capacities: pd.Series) -> str:
-    low, high = capacities.min(), capacities.max()
-    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+def _reaches(rows: pd.DataFrame, column: str) -> pd.Series:
+    """Return the stretches of capacities (ascending within a trace) of each value of a column."""
+    stretch = rows.groupby("trace")[column].transform(
+        lambda names: names.ne(names.shift()).cumsum()
+    )
+    ends = rows.groupby(["trace", column, stretch.rename("stretch")])["capacity"].agg(
+        ["min", "max"]
+    )
+    shown = ends["min"].map("{:,}".format)
+    shown = shown.where(ends["min"] == ends["max"], shown + " to " + ends["max"].map("{:,}".format))
+    return shown.groupby(level=[0, 1]).agg("; ".join)
 
 
 def advice() -> pd.DataFrame:
