@@ -38,9 +38,3 @@ def test_the_book_cites_every_policys_source_the_study_and_the_traces_used():
     sources = {key for keys in citations.POLICIES.values() for key in keys}
     assert sources - cited_in_the_book() == set()
     assert {"study2026", "mooncake2025", "kvcachetester"} - cited_in_the_book() == set()
-
-
-def test_a_citation_names_each_work_once():
-    assert citations.cite("h", "c") == "{cite}`study2026`"
-    assert citations.cite("mru", "lru") == "{cite}`sglang2023,mattson1970,vllm2023`"
-    assert citations.cite("fifo") == ""

@@ -3,7 +3,16 @@ import pytest
 
 from kvsim.analysis import regimes
 from kvsim.cache.policies import POLICIES
-from kvsim.experiments import belady, compare, gap, liveness, verdicts
+from kvsim.experiments import (
+    belady,
+    characterize,
+    compare,
+    gap,
+    liveness,
+    store,
+    validate,
+    verdicts,
+)
 from kvsim.experiments.store import load_provenance, load_table
 from kvsim.traces.fetch import open_trace
 
@@ -107,3 +116,75 @@ def test_goals_count_capacities_once_however_many_seeds():
     once, thrice = cells, pd.concat([cells, cells.assign(seed=cells["seed"] + 100)])
     counted = [name for name in liveness.goals(once) if "pressed" in name or "closed" in name]
     assert liveness.goals(once)[counted].equals(liveness.goals(thrice)[counted])
+
+
+def modes(*p_values):
+    rows = [
+        {"trace": "t", "quantity": "gap_s", "modes": k, "p_value": p, "values": 1_000}
+        for k, p in enumerate(p_values, 1)
+    ]
+    return pd.DataFrame(rows).assign(smallest_peak=0.02, deepest_valley=0.9)
+
+
+def test_modes_are_told_as_the_test_decides():
+    rejecting = characterize.mode_words(modes(0.01, 0.002))
+    assert rejecting["t_gap_s_modes"] == "rejects every number up to 2"
+    assert rejecting["t_gap_s_p"] == "0.01"
+    assert rejecting["t_gap_s_second"] == "2.0 %"
+    assert characterize.mode_words(modes(0.01, 0.2))["t_gap_s_modes"] == "does not reject 2"
+
+
+def test_flat_and_leaf_differ_by_the_most_over_capacities():
+    rows = [("t", "lru, leaf", size, ratio) for size, ratio in ((1, 0.3), (2, 0.5))]
+    rows += [
+        ("t", "lru, flat (root oldest)", size, ratio) for size, ratio in ((1, 0.298), (2, 0.5))
+    ]
+    rates = pd.DataFrame(rows, columns=["trace", "policy", "capacity", "hit_ratio"])
+    assert validate.flat_words(rates) == {"flat_most": "0.20 (t)"}
+
+
+def test_properties_that_change_nothing_are_said_to():
+    rows = [
+        ("t", policy, 10, slip, 5 + (slip == "no pin") + (slip == "flat" and policy == "fifo"))
+        for policy in ("lru", "fifo")
+        for slip in ("none", *belady.PROPERTIES)
+    ]
+    slips = pd.DataFrame(rows, columns=["trace", "policy", "capacity", "slip", "hit_blocks"])
+    told = belady.property_words(slips)
+    assert told["set_hits_changes"] == "0 of 2"
+    assert told["set_hits_policies"] == "none"
+    assert (told["flat_changes"], told["flat_policies"]) == ("1 of 2", "fifo")
+    assert told["no_pin_changes"] == "2 of 2"
+
+
+def test_captions_take_window_and_seeds_from_the_experiment():
+    told = store.setup_words(compare.EXPERIMENT, belady.EXPERIMENT)
+    assert told == {
+        "committed_window": "8 hours",
+        "committed_seeds": "0 to 4",
+        "committed_seed": "0",
+    }
+
+
+def test_stretches_are_of_neighbouring_capacities():
+    names = [regimes.MILDLY, regimes.HEAVILY, regimes.HEAVILY, regimes.MILDLY, regimes.COMPULSORY]
+    facts = {"trace": "t", "capacity": [1, 2, 3, 4, 5_000], verdicts.WITHOUT: names}
+    table = pd.DataFrame(facts | {verdicts.WITH: names}).set_index(["trace", "capacity"])
+    shown = verdicts.stretches(table)["without a TTL"]
+    assert shown["t", regimes.MILDLY] == "1; 4"
+    assert shown["t", regimes.HEAVILY] == "2 to 3"
+    assert shown["t", regimes.COMPULSORY] == "5,000"
+
+
+def test_wins_against_lru_by_hand():
+    rows = [
+        ("a", 1, seed, policy, gain)
+        for seed in range(5)
+        for policy, gain in (("lru", 0.0), ("fifo", 1.0 if seed else -0.5))
+    ]
+    rows += [("b", 1, 0, "lru", 0.0), ("b", 1, 0, "fifo", -2.0)]
+    cells = pd.DataFrame(rows, columns=["trace", "capacity", "seed", "policy", "gain_pp"])
+    row = compare.against_lru(cells).loc["fifo"]
+    assert (row["won"], row["tied"], row["lost"], row["points"]) == (1, 0, 1, 2)
+    assert row["mean_gain_pp"] == pytest.approx((0.7 - 2.0) / 2)
+    assert (row["worst_pp"], row["best_pp"]) == (-2.0, 1.0)

@@ -339,7 +339,6 @@ def headline(cells: pd.DataFrame) -> dict[str, object]:
     bound = mean_over(cells[cells["policy"] == "opt"], ["gain_pp"], by=POINT)["gain_pp"]
     return {
         "online": len(table),
-        "never_behind": len(unharmed),
         "never_behind_names": ", ".join(map(str, unharmed.index)) or "none",
         "tie": f"{TIE_PP:g}",
         "lose_more": int((table["lost"] > table["won"]).sum()),
@@ -357,10 +356,6 @@ def headline(cells: pd.DataFrame) -> dict[str, object]:
         "traces": coverage.traces,
         "capacities": int(bound.groupby("trace").size().max()),
         "random_limit": f"{RERANK_LIMIT:,}",
-        "coverage": coverage.words(),
-        **{
-            f"{name}_headroom": f"{most:.1f}" for name, most in bound.groupby("trace").max().items()
-        },
     }
 
 

@@ -348,9 +348,6 @@ def words(ttl_seconds: float = 300.0) -> dict[str, object]:
     """Return the rule and its constants, as the prose names them."""
     how = regimes.describe()
     return {
-        "near": f"{100 * regimes.NEAR:g}",
-        "mild": f"{100 * regimes.MILD:g}",
-        "most": f"{100 * regimes.MOST:g} %",
         "ttl": f"{ttl_seconds:g}",
         "rule_compulsory": how[COMPULSORY],
         "rule_mild": how[MILDLY],

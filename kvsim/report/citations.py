@@ -69,10 +69,3 @@ TRACES: dict[str, tuple[str, ...]] = {
 def counted() -> tuple[int, int]:
     """Return how many policies cite a source, and how many works they cite."""
     return len(POLICIES), len({key for keys in POLICIES.values() for key in keys})
-
-
-def cite(*names: str) -> str:
-    """Return a MyST citation of the sources of policies or traces, "" where there is none."""
-    every = POLICIES | TRACES
-    keys = dict.fromkeys(key for name in names for key in every.get(name, ()))
-    return f"{{cite}}`{','.join(keys)}`" if keys else ""
