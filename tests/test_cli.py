@@ -194,7 +194,16 @@ def test_grid_keeps_the_order_asked_for(run: Run, chat: str) -> None:
 
 
 def test_ttl_expires_and_names_the_row(run: Run, chat: str) -> None:
-    command = ("simulate", chat, "--policy", "lru,fifo,opt", "--capacity", "inf", "--ttl", "15000ms")
+    command = (
+        "simulate",
+        chat,
+        "--policy",
+        "lru,fifo,opt",
+        "--capacity",
+        "inf",
+        "--ttl",
+        "15000ms",
+    )
     lru = run(*command, "--json").json[0]
     assert (lru["policy"], lru["hit_blocks"], lru["expired_blocks"]) == ("lru", 2, 1)
     table = run(*command[:-1], "5m").out

@@ -1,1 +1,1 @@
-"""What runs say: costs, gaps, working sets, modes, regimes."""
+"""What runs say: costs, gaps, working sets, modes, averages, worth in memory, regimes."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from kvsim.analysis.averages import mean_over
 from kvsim.cache.capacity import log_spaced
 from kvsim.cache.costs import LLAMA_3_70B, prefill_cost, recompute_cost, saving
 from kvsim.cache.engine import Switches
@@ -304,6 +305,17 @@ def beside_study(cells: pd.DataFrame) -> pd.DataFrame:
     same = _sign(both["prefill_saving"]) == _sign(both["study_saving"])
     both["same_cost_sign"] = same.astype("boolean").where(both["study_saving"].notna())
     return both
+
+
+def sample_words(cells: pd.DataFrame, trace: str = "weka") -> dict[str, object]:
+    """Return the samples beside the study's, and how far LRU is below the infinite cache there."""
+    own = cells[(cells["trace"] == trace) & (cells["policy"] == "lru") & (cells["sample"] != ALL)]
+    infinite = own.groupby("seed")["hit_ratio"].max()
+    below = own.assign(below=100 * (own["seed"].map(infinite) - own["hit_ratio"]))
+    means = mean_over(below, ["below"], by=("capacity",))["below"]
+    told = [f"{means[size]:.1f} ({size:,})" for size in published.STUDY_CAPACITIES if size in means]
+    sample = str(own["sample"].iloc[0]) if len(own) else "no sample"
+    return {"ablation_sample": sample, "ablation_below_infinite": ", ".join(told)}
 
 
 def agreement(study: pd.DataFrame) -> dict[str, object]:

@@ -22,6 +22,8 @@ BOUND_POLICIES = ("lru", "fifo", "lfu", "belady", "opt")
 SLIP_POLICIES = ("lru", "fifo", "lfu", "belady")
 SMALL = 20
 POINTS = 48
+HARM_PP = 0.1  # percentage points of hit ratio beyond which a change counts
+PROPERTIES = ("set hits", "flat", "no pin")  # what a prefix cache is, switched off
 SAMPLED = 16  # leaves, where only the oldest are candidates
 
 
@@ -224,27 +226,110 @@ def lru_beside_opt(ratios: pd.DataFrame, trace: str) -> dict[str, str]:
     }
 
 
-def effects_by_trace(slips: pd.DataFrame) -> pd.DataFrame:
-    """Return what each slip changes for Belady in every trace, worst first."""
+def effects_of_runs(slips: pd.DataFrame) -> pd.DataFrame:
+    """Return what each slip changes for Belady in every trace, a row a run."""
     parts = [
         slip_effects(part).assign(trace=trace) for trace, part in slips.groupby("trace", sort=False)
     ]
-    table = pd.concat(parts).sort_values(["change_pp", "trace", "slip"], kind="stable")
+    return pd.concat(parts, ignore_index=True)
+
+
+def effects_by_trace(slips: pd.DataFrame) -> pd.DataFrame:
+    """Return what slips change for Belady in every trace, worst first, equal outcomes merged.
+
+    Slips with the same hits at the same trace and capacity, seen alike by the check, are one row,
+    named by the shortest; `slips` counts them.
+    """
+    every = effects_of_runs(slips)
+    every = every.assign(length=every["slip"].str.count(r" \+ "))
+    # The worst lead over LRU stands for the outcome, as LRU differs under some slips.
+    every = every.sort_values(["length", "lead_over_lru_pp"], kind="stable")
+    outcome = ["trace", "capacity", "hit_ratio", "change_pp", "caught"]
+    merged = every.groupby(outcome, as_index=False, sort=False).agg(
+        slip=("slip", "first"),
+        slips=("slip", "size"),
+        lead_over_lru_pp=("lead_over_lru_pp", "min"),
+    )
+    table = merged.sort_values(["change_pp", "trace", "slip"], kind="stable")
     size = table["capacity"].map(lambda blocks: f"{blocks:,}")
-    bar = table["trace"] + ": " + table["slip"] + ", " + size
-    return table.assign(bar=bar).reset_index(drop=True)
+    more = np.where(table["slips"] > 1, " (or " + (table["slips"] - 1).astype(str) + " more)", "")
+    bar = table["trace"] + ": " + table["slip"] + more + ", " + size
+    columns = ["trace", "slip", "slips", "capacity", "hit_ratio", "change_pp", "lead_over_lru_pp"]
+    return table[[*columns, "caught"]].assign(bar=bar).reset_index(drop=True)
 
 
-def slip_counts(slips: pd.DataFrame) -> dict[str, int]:
-    """Return how many of Belady's runs with slips were harmed, helped and caught."""
+def unseen(slips: pd.DataFrame, count: int = 8) -> pd.DataFrame:
+    """Return the harmful outcomes that the check "does Belady beat LRU?" lets pass, worst first."""
     effects = effects_by_trace(slips)
-    return {
-        "slip_runs": len(effects),
-        "slip_harmed": int((effects["change_pp"] < -0.1).sum()),
-        "slip_gained": int((effects["change_pp"] > 0.1).sum()),
-        "slip_caught": int(effects["caught"].sum()),
-        "slip_unseen": int((~effects["caught"] & (effects["change_pp"] < -0.1)).sum()),
+    passed = effects[~effects["caught"] & (effects["change_pp"] < -HARM_PP)]
+    return passed.drop(columns=["bar", "caught"]).head(count).reset_index(drop=True)
+
+
+def slip_counts(slips: pd.DataFrame) -> dict[str, object]:
+    """Return how many runs of Belady with slips were harmed, helped and caught.
+
+    Names with `distinct` count outcomes (trace, capacity, hit ratio) instead of runs: several slips
+    have one outcome.
+    """
+    runs = effects_of_runs(slips)
+    harmed = runs["change_pp"] < -HARM_PP
+    kinds = {
+        "slip_runs": runs,
+        "slip_harmed": runs[harmed],
+        "slip_gained": runs[runs["change_pp"] > HARM_PP],
+        "slip_caught": runs[runs["caught"]],
+        "slip_unseen": runs[~runs["caught"] & harmed],
     }
+    outcome = ["trace", "capacity", "hit_ratio"]
+    counts: dict[str, object] = {name: len(rows) for name, rows in kinds.items()}
+    for name, rows in kinds.items():
+        counts[f"{name}_distinct"] = len(rows.drop_duplicates(outcome))
+    return counts | {"harm": f"{HARM_PP:g}"}
+
+
+def slip_setups(provenance: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return what of each trace the slips ran on, from the provenance of the results.
+
+    Parameters
+    ----------
+    provenance : dict
+        As `kvsim.experiments.store.load_provenance` gives it.
+    """
+    parts = []
+    for trace, facts in provenance.items():
+        used = facts["parameters"]
+        sessions, requests = used.get("slip_sessions"), used.get("slip_requests")
+        if sessions is not None:
+            parts.append(f"{sessions} sessions of {trace}")
+        elif requests is not None:
+            parts.append(f"the first {requests:,} requests of {trace}")
+        else:
+            parts.append(f"all of {trace}")
+    return ", ".join(parts)
+
+
+def property_effects(slips: pd.DataFrame) -> pd.DataFrame:
+    """Return in how many runs switching a property off changes the hit ratio, by policy.
+
+    A run is a trace and capacity; columns are the properties, then `runs`.
+    """
+    keys = ["trace", "policy", "capacity"]
+    wide = slips.pivot_table(index=keys, columns="slip", values="hit_blocks")
+    wide = wide[["none", *PROPERTIES]].dropna()
+    changed = wide[list(PROPERTIES)].ne(wide["none"], axis=0)
+    table = changed.groupby("policy", sort=False).sum()
+    return table.assign(runs=changed.groupby("policy", sort=False).size())
+
+
+def property_words(slips: pd.DataFrame) -> dict[str, object]:
+    """Return in how many runs each property changes hits, for each policy and over all."""
+    table = property_effects(slips)
+    told: dict[str, object] = {}
+    for slip in PROPERTIES:
+        key = slip.replace(" ", "_")
+        told[f"{key}_changes"] = f"{int(table[slip].sum())} of {int(table['runs'].sum())}"
+        told[f"{key}_policies"] = ", ".join(map(str, table.index[table[slip] > 0])) or "none"
+    return told
 
 
 def pin_story(slips: pd.DataFrame) -> pd.DataFrame:

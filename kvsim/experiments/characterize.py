@@ -274,6 +274,44 @@ def modes_in_words(modes: pd.DataFrame, quantity: str) -> str:
     )
 
 
+def mode_words(modes: pd.DataFrame) -> dict[str, object]:
+    """Return what Silverman's test decides for each trace and quantity, and the peaks' sizes.
+
+    Keys are ``<trace>_<quantity>`` with ``_modes`` (the verdict), ``_p`` (of one mode), ``_second``
+    (height of the second peak of two, of the first's), ``_valley`` (between them, of the
+    second's) and ``_values``.
+    """
+    told: dict[str, object] = {}
+    for (trace, quantity), test in modes[modes["p_value"].notna()].groupby(["trace", "quantity"]):
+        number, name = supported_modes(test), f"{trace}_{quantity}"
+        most = int(test["modes"].max())
+        two = test[test["modes"] == 2].iloc[0]
+        told[f"{name}_modes"] = (
+            f"does not reject {number}" if number else f"rejects every number up to {most}"
+        )
+        told[f"{name}_p"] = f"{test[test['modes'] == 1]['p_value'].iloc[0]:.2g}"
+        told[f"{name}_second"] = percent(two["smallest_peak"])
+        told[f"{name}_valley"] = percent(two["deepest_valley"])
+        told[f"{name}_values"] = f"{int(two['values']):,}"
+    return told
+
+
+def gap_words(quantiles: pd.DataFrame) -> dict[str, object]:
+    """Return the study's median gap, and how many times that those of the traces are."""
+    study = next(row.value for row in published.CHARACTERIZATION if row.quantity == "gap_p50_s")
+    gaps_of = quantiles[quantiles["quantity"] == "gap_s"].dropna(subset="p50")
+    told: dict[str, object] = {"study_gap_s": f"{study:g}"}
+    for trace, median in zip(gaps_of["trace"], gaps_of["p50"].tolist(), strict=True):
+        told[f"{trace}_gap_factor"] = f"{median / study:.1f}"
+    return told
+
+
+def without_sessions(quantiles: pd.DataFrame) -> str:
+    """Return the traces that have no gaps, because they have no sessions."""
+    gaps_of = quantiles[quantiles["quantity"] == "gap_s"]
+    return ", ".join(gaps_of.loc[gaps_of["values"] == 0, "trace"]) or "none"
+
+
 def beside_published(table: pd.DataFrame, traces: Sequence[str]) -> pd.DataFrame:
     """Return published figures and ours beside them: a row a figure, a column a trace."""
     rows = table[table["trace"].isin(traces)]

@@ -10,17 +10,21 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
 from os import cpu_count
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.stats import studentized_range
 
 from kvsim import source_version
+from kvsim.analysis.averages import POINT, Coverage, complete, mean_over
+from kvsim.analysis.averages import mean_ranks as ranks_of
+from kvsim.analysis.worth import worth
 from kvsim.cache.capacity import log_spaced
 from kvsim.cache.costs import prefill_cost, recompute_cost, saving
+from kvsim.cache.curves import lru_curve
 from kvsim.cache.policies import LEFT_OUT, POLICIES
 from kvsim.cache.result import Result
 from kvsim.cache.sweep import simulate
@@ -37,6 +41,7 @@ DRAWS = 200
 ENGINES = ("vllm", "sglang-lru", "sglang-lfu", "sglang-slru")
 ELSEWHERE = ("c", "g", "hg", "cg")  # of the factorial, whose table is the ablation's
 RERANK_LIMIT = 200_000  # block accesses; beyond, ranking at every eviction takes minutes a run
+TIE_PP = 0.1  # percentage points of hit ratio within which two policies tie
 LITTLE = 0.001  # share of hits below which there is no headroom to speak of
 
 
@@ -142,6 +147,7 @@ def _compare(
     lru = simulate(trace, "lru", capacity)
     opt = simulate(trace, "opt", capacity)
     base = {cost: cost(trace, lru) for cost in (prefill_cost, recompute_cost)}
+    lru_hits = lru_curve(trace)
     resample = _resampler(trace, seed, draws)
     headroom = int(opt.hit_blocks.sum() - lru.hit_blocks.sum())
     rows = []
@@ -162,6 +168,7 @@ def _compare(
             "headroom_closed": _share(gain.sum(), headroom),
             "prefill_saving": _cost(trace, result, prefill_cost, base),
             "recompute_saving": _cost(trace, result, recompute_cost, base),
+            "worth": round(worth(lru_hits, int(lru.hit_blocks.sum() + gain.sum()), capacity), 4),
         }
         rows.append(row)
     return rows
@@ -222,7 +229,12 @@ def text(trace: str, tables: Tables) -> str:
             "",
             wide(cells, "prefill_saving").to_string(),
             "",
-            "Against LRU, cells won / tied / lost (tie: within 0.1 percentage points):",
+            "Times the memory that LRU would need for the same hits (worth), mean over seeds:",
+            "",
+            wide(cells, "worth").to_string(),
+            "",
+            "Against LRU, capacities won / tied / lost by the mean over seeds (a tie is within",
+            f"{TIE_PP:g} percentage points); worst and best of single runs:",
             "",
             against_lru(cells).to_string(),
         ]
@@ -231,34 +243,37 @@ def text(trace: str, tables: Tables) -> str:
 
 def wide(cells: pd.DataFrame, value: str) -> pd.DataFrame:
     """Return the mean over seeds with a row a policy and a column a capacity, best first."""
-    table = cells.pivot_table(index="policy", columns="capacity", values=value)
-    ranking = cells.groupby("policy")["hit_ratio"].mean().sort_values(ascending=False)
+    table = mean_over(cells, [value], by=("policy", "capacity"))[value].unstack("capacity")
+    ranking = mean_over(cells, ["hit_ratio"])["hit_ratio"].sort_values(ascending=False)
     return table.reindex(ranking.index).round(4)
 
 
-def against_lru(cells: pd.DataFrame, tie_pp: float = 0.1) -> pd.DataFrame:
-    """Return how many cells each policy wins, ties and loses against LRU, and its mean gain.
+def against_lru(cells: pd.DataFrame, tie_pp: float = TIE_PP) -> pd.DataFrame:
+    """Return at how many points each policy wins, ties and loses against LRU, and its mean gain.
+
+    A point is a trace and capacity, its gain the mean over seeds. The mean gain is over seeds, then
+    capacities, then traces; the worst and best are of single runs.
 
     Parameters
     ----------
     cells : DataFrame
-        As `tables` gives it.
+        As `tables` gives it, with a column `trace` where there are several.
     tie_pp : float
         Percentage points of hit ratio within which two policies tie.
     """
     rows = cells[~cells["policy"].isin(["lru", "opt", "infinite"])]
-    marked = rows.assign(
-        won=rows["gain_pp"] > tie_pp,
-        tied=rows["gain_pp"].abs() <= tie_pp,
-        lost=rows["gain_pp"] < -tie_pp,
-    )
-    table = marked.groupby("policy").agg(
-        won=("won", "sum"),
-        tied=("tied", "sum"),
-        lost=("lost", "sum"),
-        mean_gain_pp=("gain_pp", "mean"),
-        worst_pp=("gain_pp", "min"),
-        best_pp=("gain_pp", "max"),
+    named = rows if "trace" in rows else rows.assign(trace="")
+    points = mean_over(named, ["gain_pp"], by=("policy", *POINT))["gain_pp"]
+    runs = named.groupby("policy")["gain_pp"]
+    marked = {"won": points > tie_pp, "tied": points.abs() <= tie_pp, "lost": points < -tie_pp}
+    table = pd.DataFrame(
+        {
+            **{name: found.groupby("policy").sum() for name, found in marked.items()},
+            "points": points.groupby("policy").size(),
+            "mean_gain_pp": mean_over(named, ["gain_pp"])["gain_pp"],
+            "worst_pp": runs.min(),
+            "best_pp": runs.max(),
+        }
     )
     return table.sort_values("mean_gain_pp", ascending=False).round(3)
 
@@ -294,62 +309,148 @@ def online(cells: pd.DataFrame) -> pd.DataFrame:
 
 
 def leaders(cells: pd.DataFrame, count: int = 5) -> pd.DataFrame:
-    """Return the mean headroom closed by the best online policies, LFU, FIFO and Belady.
+    """Return the mean headroom closed by the best online policies, LFU and Belady.
 
     A row a trace, policy and capacity; capacities with little headroom are left out.
     """
-    gains = online(cells).groupby("policy")["gain_pp"].mean().sort_values(ascending=False)
-    names = [*gains.head(count).index, "lfu", "belady"]
+    names = [*best_online(cells)[:count], "lfu", "belady"]
     rows = cells[cells["policy"].isin(names)]
     rows = rows[rows["opt_ratio"] - rows["hit_ratio"] + rows["gain_pp"] / 100 > LITTLE]
     order = {name: place for place, name in enumerate(names)}
-    mean = rows.groupby(["trace", "policy", "capacity"])["headroom_closed"].mean().reset_index()
+    by = ("trace", "policy", "capacity")
+    mean = mean_over(rows, ["headroom_closed"], by=by).reset_index()
     return mean.sort_values(
         ["trace", "policy"], key=lambda c: c.map(order) if c.name == "policy" else c
     )
 
 
+def best_online(cells: pd.DataFrame) -> list[str]:
+    """Return the online policies that ran everywhere, the highest mean gain first."""
+    kept, _ = complete(online(cells))
+    return list(map(str, against_lru(kept).index))
+
+
 def headline(cells: pd.DataFrame) -> dict[str, object]:
-    """Return the numbers that the chapter's prose names."""
-    table = against_lru(online(cells))
+    """Return the numbers that the chapters' prose names, from the policies that ran everywhere."""
+    kept, coverage = complete(online(cells))
+    table = against_lru(kept)
+    unharmed = table[table["worst_pp"] >= -TIE_PP]
+    best = str(table.index[0])
+    own = mean_over(kept[kept["policy"] == best], ["gain_pp"], by=("trace",))["gain_pp"]
+    bound = mean_over(cells[cells["policy"] == "opt"], ["gain_pp"], by=POINT)["gain_pp"]
     return {
         "online": len(table),
-        "never_behind": int((table["lost"] == 0).sum()),
-        "best_online": str(table.index[0]),
-        "best_gain": f"{table['mean_gain_pp'].iloc[0]:.1f}",
+        "never_behind_names": ", ".join(map(str, unharmed.index)) or "none",
+        "tie": f"{TIE_PP:g}",
+        "lose_more": int((table["lost"] > table["won"]).sum()),
+        "best_online": best,
+        "best_gain": f"{table['mean_gain_pp'].iloc[0]:.2f}",
+        "best_gain_by_trace": ", ".join(
+            f"{round(gain, 2) + 0.0:+.2f} ({name})"  # adding 0 turns -0.0 into 0.0
+            for name, gain in own.items()
+        ),
+        "best_won": int(table["won"].iloc[0]),
+        "best_tied": int(table["tied"].iloc[0]),
+        "next_online": str(table.index[1]) if len(table) > 1 else "none",
+        "next_gain": f"{table['mean_gain_pp'].iloc[min(1, len(table) - 1)]:.2f}",
+        "points": coverage.points,
+        "traces": coverage.traces,
+        "capacities": int(bound.groupby("trace").size().max()),
+        "random_limit": f"{RERANK_LIMIT:,}",
     }
+
+
+def point_words() -> dict[str, str]:
+    """Return where the capacities begin, and what is too little headroom to be drawn."""
+    return {"smallest": f"{100 * SMALLEST:g} %", "little": f"{100 * LITTLE:g}"}
+
+
+def worth_by_capacity(cells: pd.DataFrame, trace: str, policies: Sequence[str]) -> pd.DataFrame:
+    """Return how many times the memory LRU would need for the same hits, mean over seeds.
+
+    A row a capacity, a column a policy.
+    """
+    rows = cells[(cells["trace"] == trace) & cells["policy"].isin(policies)]
+    table = mean_over(rows, ["worth"], by=("capacity", "policy"))["worth"].unstack("policy")
+    return table[[name for name in policies if name in table]].round(2)
+
+
+def worth_range(cells: pd.DataFrame, policies: Sequence[str]) -> pd.DataFrame:
+    """Return the least and most memory that LRU would need for the same hits, by trace.
+
+    Of the means over seeds at each capacity; columns `least`, `most`, and `at`, the capacity
+    (blocks) of the most.
+    """
+    rows = cells[cells["policy"].isin(policies)]
+    points = mean_over(rows, ["worth"], by=("policy", *POINT))["worth"]
+    groups = points.groupby(["policy", "trace"])
+    most = groups.idxmax().map(lambda point: point[2])
+    table = pd.DataFrame({"least": groups.min(), "most": groups.max(), "at": most})
+    return table.round(2)
 
 
 def against_lru_by_trace(cells: pd.DataFrame) -> pd.DataFrame:
     """Return `against_lru` over all traces, with the mean gain on each and who knows the future."""
     table = against_lru(cells)
-    by_trace = cells.pivot_table(index="policy", columns="trace", values="gain_pp").round(2)
+    by_trace = mean_over(cells, ["gain_pp"], by=("policy", "trace"))["gain_pp"].unstack("trace")
     table["knows the future"] = ["yes" if knows_future(name) else "" for name in table.index]
-    return table.join(by_trace.add_prefix("mean gain, "))
+    return table.join(by_trace.round(2).add_prefix("mean gain, "))
 
 
-def mean_ranks(cells: pd.DataFrame) -> pd.DataFrame:
-    """Return the mean rank of each online policy and LRU over cells, 1 the best.
+@dataclass(frozen=True)
+class Ranks:
+    """Mean ranks, and what they count.
 
-    A column tells whether it is within Nemenyi's critical difference (5 %) of the
-    first. The cells of one trace are not independent, so read it as a summary.
+    Attributes
+    ----------
+    table : DataFrame
+        Index `policy`; the mean rank, and whether it is within Nemenyi's critical difference
+        (5 %) of the first.
+    coverage : Coverage
+        Points, traces and seeds counted, and who is left out.
+    difference : float
+        Nemenyi's.
+    """
+
+    table: pd.DataFrame
+    coverage: Coverage
+    difference: float
+
+
+def mean_ranks(cells: pd.DataFrame) -> Ranks:
+    """Return the mean rank of each online policy and LRU over points, 1 the best.
+
+    The points of one trace are not independent, so read it as a summary.
     """
     fair = pd.concat([online(cells), cells[cells["policy"] == "lru"]])
-    fair = fair[fair["opt_ratio"] > 0]
-    wide = fair.pivot_table(
-        index=["trace", "capacity", "seed"], columns="policy", values="hit_ratio"
-    )
-    ranks = wide.dropna().rank(axis=1, ascending=False)
-    mean, policies, cases = ranks.mean().sort_values(), ranks.shape[1], len(ranks)
-    quantile = studentized_range.ppf(0.95, policies, np.inf) / np.sqrt(2)
-    difference = quantile * np.sqrt(policies * (policies + 1) / (6 * cases))
+    kept, coverage = complete(fair)
+    mean, difference = ranks_of(kept, "hit_ratio")
     table = mean.round(2).to_frame("mean rank")
-    table["not told apart from the first"] = np.where(mean - mean.iloc[0] <= difference, "yes", "")
-    return table
+    near = mean - mean.iloc[0] <= difference
+    table["not told apart from the first"] = np.where(near, "yes", "")
+    return Ranks(table, coverage, round(difference, 2))
+
+
+def rank_words(ranks: Ranks) -> dict[str, object]:
+    """Return what the prose says of the ranks."""
+    places = list(ranks.table.index)
+    near = int((ranks.table["not told apart from the first"] == "yes").sum())
+    return {
+        "ranked": ranks.coverage.words(),
+        "rank_first": str(places[0]),
+        "rank_lru": f"{ranks.table['mean rank']['lru']:.1f}",
+        "rank_place_lru": places.index("lru") + 1,
+        "rank_near": near,
+        "rank_policies": len(places),
+        "rank_difference": f"{ranks.difference:.1f}",
+    }
 
 
 def intervals(cells: pd.DataFrame, trace: str) -> pd.DataFrame:
-    """Return the gain over LRU in points: mean, range over seeds, widest bootstrap interval."""
+    """Return the gain over LRU in points: mean, range over seeds, widest bootstrap interval.
+
+    The bootstrap draws sessions anew within a seed.
+    """
     rows = online(cells[cells["trace"] == trace])
     return (
         rows.groupby(["capacity", "policy"])
@@ -383,11 +484,8 @@ def engines(cells: pd.DataFrame) -> pd.DataFrame:
     """Return what engines' own rules gain or lose against leaf LRU, in percentage points."""
     rows = cells[cells["policy"].isin(ENGINES)]
     place = rows.groupby("trace")["capacity"].rank(method="dense").astype(int)
-    return (
-        rows.assign(point=place)
-        .pivot_table(index=["trace", "policy"], columns="point", values="gain_pp")
-        .round(3)
-    )
+    means = mean_over(rows.assign(point=place), ["gain_pp"], by=("trace", "policy", "point"))
+    return means["gain_pp"].unstack("point").round(3)
 
 
 EXPERIMENT = Experiment(

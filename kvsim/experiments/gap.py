@@ -35,6 +35,7 @@ CAPACITIES = (
 )
 SEEDS = (0, 1, 2, 3, 4)
 OVER_5_MIN = BUCKETS[3:]
+CLOSE = 0.05  # of a share: within this we call ours close to a published one
 SETUPS = {
     "requests": "as many requests, the study's blocks",
     "pressure": "as many requests, the study's blocks per distinct token",
@@ -312,6 +313,49 @@ def short_gaps(bygap: pd.DataFrame, blocks: int = published.STUDY_BLOCKS) -> dic
             numbers[f"{trace}_short_40k"] = percent(row.recomputed_tokens_share)
             numbers[f"{trace}_short_40k_prefilled"] = percent(row.prefilled_tokens_share)
     return numbers
+
+
+def near_published(contrast: pd.DataFrame) -> dict[str, object]:
+    """Return which traces come close to AgentSysBench's two shares under the provider's TTL.
+
+    Close is within `CLOSE` of both; the others are told with their shares.
+    """
+    rows = contrast[contrast["regime"].str.startswith("TTL") & (contrast["source"] == "ours")]
+    ours = rows.pivot(index="trace", columns="numerator", values="share")
+    ours = ours[["recomputed tokens", f"recomputed tokens at {published.CACHE_WRITE_PRICE:g}"]]
+    theirs = [row.share for row in published.RECOMPUTE_SHARES[:2]]
+    close = ours.sub(theirs).abs().max(axis=1) <= CLOSE
+    return {
+        "contrast_limit": f"{100 * CLOSE:g}",
+        "contrast_theirs": " and ".join(percent(share) for share in theirs),
+        "contrast_close": _with_shares(ours[close]),
+        "contrast_far": _with_shares(ours[~close]),
+    }
+
+
+def _with_shares(ours: pd.DataFrame) -> str:
+    told = [f"{row[0]} ({percent(row[1])}, {percent(row[2])})" for row in ours.itertuples()]
+    return ", ".join(told) or "none"
+
+
+def study_words(headline: pd.DataFrame) -> dict[str, object]:
+    """Return the study's shares and set-up, and how its working set compares, for the prose."""
+    shares = [100 * share for share in published.STUDY_GAP_SHARES.values()]
+    late = 100 * sum(published.STUDY_GAP_SHARES[bucket] for bucket in OVER_5_MIN)
+    told: dict[str, object] = {
+        "study_rows": ", ".join(f"{share:.1f}" for share in shares),
+        "study_sum": f"{sum(shares):.1f}",
+        "study_missing": f"{100 - sum(shares):.0f}",
+        "study_late": percent(published.STUDY_OVER_5_MIN),
+        "study_late_sum": f"{late:.1f}",
+        "study_requests": f"{published.STUDY_REQUESTS:,}",
+        "study_tokens": f"{published.STUDY_WORKING_SET_TOKENS / 1e6:.1f} million",
+        "study_blocks": f"{published.STUDY_BLOCKS:,}",
+    }
+    distinct = headline[headline["setup"] == "requests"].groupby("trace")["distinct_tokens"].mean()
+    for trace, tokens in distinct.items():
+        told[f"{trace}_tokens_factor"] = f"{tokens / published.STUDY_WORKING_SET_TOKENS:.1f}"
+    return told
 
 
 def _range(values: pd.Series) -> str:

@@ -1,5 +1,6 @@
 """Committed results: tidy CSV a table, provenance beside it, one readable text an experiment."""
 
+import inspect
 import json
 import platform
 from collections.abc import Callable, Mapping
@@ -100,6 +101,21 @@ class Experiment:
         return path
 
 
+def setup_words(*experiments: Experiment) -> dict[str, str]:
+    """Return window and seeds of the session starts in results, for captions, by default."""
+    told = {}
+    for experiment in experiments:
+        parameters = inspect.signature(experiment.tables).parameters
+        defaults = {name: parameter.default for name, parameter in parameters.items()}
+        told["committed_window"] = f"{defaults['window'] / 3600:g} hours"
+        if "seed" in defaults:
+            told["committed_seed"] = f"{defaults['seed']}"
+        if "seeds" in defaults:
+            first, *_, last = defaults["seeds"]
+            told["committed_seeds"] = f"{first} to {last}"
+    return told
+
+
 def load_tables(trace: str, experiment: str, results: Path = RESULTS) -> Tables:
     """Return the stored tables of one trace and experiment.
 
@@ -129,6 +145,12 @@ def load_table(experiment: str, table: str, results: Path = RESULTS) -> pd.DataF
     # An empty table has columns without a type, which would spread to the others.
     whole = pd.concat([part for part in parts if len(part)] or parts, ignore_index=True)
     return whole[["trace", *whole.columns.drop("trace")]]
+
+
+def load_provenance(experiment: str, results: Path = RESULTS) -> dict[str, dict[str, Any]]:
+    """Return where the stored tables of an experiment come from, by trace."""
+    paths = sorted(results.glob(f"*/{experiment}.json"))
+    return {path.parent.name: json.loads(path.read_text()) for path in paths}
 
 
 def difference(fresh: Path, committed: Path, *, part: bool = False) -> str:

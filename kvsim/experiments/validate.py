@@ -144,6 +144,25 @@ def flat_minus_leaf_by_trace(rates: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(parts, names=["trace", ""])
 
 
+def flat_words(rates: pd.DataFrame) -> dict[str, object]:
+    """Return by how many points flat and leaf LRU differ at most on each trace that has both."""
+    rows = rates[rates["policy"].isin(["lru, leaf", "lru, flat (root oldest)"])]
+    wide = rows.pivot_table(index=["trace", "capacity"], columns="policy", values="hit_ratio")
+    change = 100 * (wide["lru, flat (root oldest)"] - wide["lru, leaf"]).dropna().abs()
+    most = change.groupby("trace").max()
+    return {"flat_most": ", ".join(f"{value:.2f} ({trace})" for trace, value in most.items())}
+
+
+def published_words() -> dict[str, object]:
+    """Return by how many points the independent replay lies above the published table."""
+    replay, report = (published.MOONCAKE_TABLE_1[row] for row in (published.REPLAY, "LRU"))
+    above = [100 * (one - other) for one, other in zip(replay, report, strict=True)]
+    told = {
+        f"fast25_{name}": f"{100 * x:.0f} %" for name, x in published.FAST25_CACHE_RATIO.items()
+    }
+    return {"replay_least": f"{min(above):.1f}", "replay_most": f"{max(above):.1f}", **told}
+
+
 def headline(rates: pd.DataFrame) -> dict[str, object]:
     """Return the numbers that the chapter's prose names."""
     missing = [name for name in published.MOONCAKE_TRACES if name not in set(rates["trace"])]

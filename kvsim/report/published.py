@@ -23,9 +23,9 @@ class Published(NamedTuple):
     source: str
 
 
-STUDY = "the study (its own corpus, 68,266 requests)"
+STUDY_CORPUS_REQUESTS = 68_266
+STUDY = f"the study (its own corpus, {STUDY_CORPUS_REQUESTS:,} requests)"
 AGENTSYSBENCH = "AgentSysBench (arXiv 2608.15127, as summarised elsewhere)"
-UNATTRIBUTED = "unattributed, to be checked"
 
 CHARACTERIZATION = (
     Published("gap_p50_s", 2.1, STUDY),
@@ -42,7 +42,6 @@ CHARACTERIZATION = (
     Published("duty_p75_share", 0.339, STUDY),
     Published("below_half_share", 0.855, STUDY),
     Published("duty_p50_share", 0.20, AGENTSYSBENCH),
-    Published("below_half_share", 0.70, UNATTRIBUTED),
 )
 
 # The study's headline: recompute by the gap before the request, as shares; its rows sum to
@@ -59,6 +58,24 @@ STUDY_OVER_5_MIN = 0.175
 STUDY_REQUESTS = 12_091
 STUDY_WORKING_SET_TOKENS = 10_700_000
 STUDY_BLOCKS = 40_000  # of 64 tokens
+
+
+# Of the corpora as published; the repository's data/README.md says where.
+WEKA_SESSIONS = {"used": 710, "published": 739, "distinct": 692}
+AGENTX_REQUESTS = {"all": 98_827, "main": 56_798}
+MOONCAKE_REPORT_REQUESTS = 23_608
+
+
+def corpus_words() -> dict[str, str]:
+    """Return the sizes of corpora that the prose names."""
+    weka = {f"weka_sessions_{name}": f"{count:,}" for name, count in WEKA_SESSIONS.items()}
+    agentx = {f"agentx_{name}": f"{count:,}" for name, count in AGENTX_REQUESTS.items()}
+    return {
+        **weka,
+        **agentx,
+        "study_corpus": f"{STUDY_CORPUS_REQUESTS:,}",
+        "report_requests": f"{MOONCAKE_REPORT_REQUESTS:,}",
+    }
 
 
 class RecomputeShare(NamedTuple):
@@ -97,12 +114,13 @@ CACHE_READ_PRICE = 0.1
 
 # Mooncake technical report (arXiv 2407.00079), Table 1: block hit rate by capacity in blocks.
 MOONCAKE_CAPACITIES = ("1k", "10k", "30k", "50k", "100k", "∞")
+REPLAY = "LRU, leaf (independent replay)"
 MOONCAKE_TABLE_1 = {
     "LRU": (0.30, 0.40, 0.48, 0.50, 0.51, 0.51),
     "LFU": (0.30, 0.35, 0.43, 0.49, 0.51, 0.51),
     "LengthAware": (0.30, 0.35, 0.42, 0.48, 0.50, 0.51),
     # Somebody else's replay of the 23,608-request trace.
-    "LRU, leaf (independent replay)": (0.341, 0.460, 0.537, 0.551, 0.552, 0.553),
+    REPLAY: (0.341, 0.460, 0.537, 0.551, 0.552, 0.553),
 }
 # FAST'25, Table 2: "cache ratio" of the infinite cache; the definition is not given.
 FAST25_CACHE_RATIO = {"conversation": 0.40, "toolagent": 0.59, "synthetic": 0.66}
