@@ -12,8 +12,8 @@ from kvsim.experiments import ablation, belady, compare, gap, ttl
 from kvsim.experiments.store import load_table
 from kvsim.traces.trace import Trace
 
-NEAR = 0.01  # of hit ratio: LRU is as good as an infinite cache
-HEAVY = 0.5  # of OPT: below it LRU is under heavy pressure
+NEAR = 1.0  # points of hit ratio: LRU is as good as an infinite cache
+MILD = 5.0  # points of hit ratio: the optimum is not far from LRU
 
 
 def regime(lru: float, opt: float, infinite: float, by_ttl: float) -> str:
@@ -28,9 +28,9 @@ def regime(lru: float, opt: float, infinite: float, by_ttl: float) -> str:
     """
     if by_ttl > 0.5:
         return "TTL-bound"
-    if infinite - lru <= NEAR:
+    if 100 * (infinite - lru) <= NEAR:
         return "compulsory"
-    return "capacity-bound, heavy" if lru < HEAVY * opt else "capacity-bound, mild"
+    return "capacity-bound, mild" if 100 * (opt - lru) < MILD else "capacity-bound, heavy"
 
 
 def of_trace(
