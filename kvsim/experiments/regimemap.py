@@ -11,7 +11,7 @@ from kvsim.cache.capacity import log_spaced
 from kvsim.cache.expiry import flow
 from kvsim.cache.sweep import arrange, run
 from kvsim.experiments import compare
-from kvsim.experiments.plain import count, lay_out, percent
+from kvsim.experiments.plain import count, label, lay_out, percent
 from kvsim.experiments.store import Experiment, Tables
 from kvsim.report.terminal import Meter
 from kvsim.traces.trace import Trace
@@ -129,13 +129,18 @@ def text(trace: str, tables: Tables) -> str:
         f"{ABBREVIATIONS[name]} {100 * share:.0f} %"
         for name, share in zip(mean["regime"], mean["removed_by_ttl_share"], strict=True)
     ]
-    wide = mean.pivot(index="capacity", columns="ttl_s", values="cell")
-    columns = {ttl: "no TTL" if ttl == NONE else f"TTL-{ttl:.0f}" for ttl in wide.columns.to_list()}
+    mean["limit"] = mean["ttl_s"].map(lambda ttl: "no TTL" if ttl == NONE else f"TTL-{ttl:.0f}")
+    wide = mean.pivot(index="capacity", columns="limit", values="cell")
     without = mean[mean["ttl_s"] == NONE].set_index("capacity")
-    table = without[["lru_ratio", "opt_ratio"]].join(wide.rename(columns=columns)).reset_index()
+    table = without[["lru_ratio", "opt_ratio"]].join(wide).reset_index()
     named = {"capacity": ("capacity", count), "lru_ratio": ("LRU", percent)}
     named |= {"opt_ratio": ("OPT", percent)}
-    return "\n".join([*lines, lay_out(table, named | {c: (c, str) for c in columns.values()})])
+    return "\n".join(
+        [
+            *lines,
+            lay_out(table, named | {limit: (limit, label) for limit in mean["limit"].unique()}),
+        ]
+    )
 
 
 EXPERIMENT = Experiment(
