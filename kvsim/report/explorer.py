@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
+from string import Formatter
 from typing import Any
 
 import numpy as np
@@ -99,7 +100,8 @@ def _trace(facts: Mapping[Any, Any], own: Mapping[str, pd.DataFrame]) -> dict[st
 
 
 def _all_ttls(grid: pd.DataFrame) -> list[tuple[str | int, pd.DataFrame]]:
-    return [("none" if np.isinf(ttl) else int(ttl), part) for ttl, part in grid.groupby("ttl_s")]
+    groups: Any = grid.groupby("ttl_s")
+    return [("none" if np.isinf(ttl) else int(ttl), part) for ttl, part in groups]
 
 
 def _with_ttl(grid: pd.DataFrame) -> list[tuple[str | int, pd.DataFrame]]:
@@ -113,7 +115,7 @@ def _limited(ttl: str | int) -> str:
 def _by_seed(part: pd.DataFrame, seeds: Sequence[int], sizes: Sequence[int]) -> np.ndarray:
     """Return hit ratios, a row a seed and a column a capacity; NaN: not measured."""
     wide = part.pivot(index="seed", columns="capacity", values="hit_ratio")
-    return wide.reindex(index=seeds, columns=sizes).to_numpy(dtype=float)
+    return wide.reindex(index=pd.Index(seeds), columns=pd.Index(sizes)).to_numpy(dtype=float)
 
 
 def _worth(
@@ -130,11 +132,14 @@ def _worth(
 
 
 def _whole(values: np.ndarray) -> list[list[int | None]]:
-    return [[None if np.isnan(value) else round(value) for value in row] for row in values.tolist()]
+    """Return rounded rows, from the first column that has a value on; the last are the last."""
+    first = int(np.argmax(~np.isnan(values).all(axis=0)))
+    rows = values[:, first:].tolist()
+    return [[None if np.isnan(value) else round(value) for value in row] for row in rows]
 
 
 def _verdicts(part: pd.DataFrame) -> list[list[Any]]:
-    """Return, for each capacity, the regime of the means over seeds and the sentence's numbers."""
+    """Return, for each capacity, the regime of the means over seeds and its sentence's numbers."""
     mean = part.drop(columns=["trace", "regime"], errors="ignore").groupby("capacity").mean()
     names = list(SENTENCES)
     verdicts = []
@@ -148,8 +153,8 @@ def _verdicts(part: pd.DataFrame) -> list[list[Any]]:
             "share": f"{100 * share:.0f}",
         }
         name = regimes.regime(lru, opt, infinite, share)
-        used = {key: text for key, text in numbers.items() if f"{{{key}}}" in SENTENCES[name]}
-        verdicts.append([names.index(name), used])
+        wanted = [key for _, key, *_ in Formatter().parse(SENTENCES[name]) if key]
+        verdicts.append([names.index(name), *(numbers[key] for key in wanted)])
     return verdicts
 
 
@@ -193,7 +198,9 @@ def library() -> str:
     )
 
 
-def curves(table: pd.DataFrame, label: str, series: str = "policy", value: str = "hit_ratio") -> str:
+def curves(
+    table: pd.DataFrame, label: str, series: str = "policy", value: str = "hit_ratio"
+) -> str:
     """Return hit-ratio curves over capacity: a picture, which `library` brings to life.
 
     Parameters
@@ -283,7 +290,7 @@ def _fall_back(content: Mapping[str, Any]) -> str:
     name, trace = next(iter(content["traces"].items()))
     sizes = trace["sizes"]
     chosen = [*BOUNDS, *(p for p in FIRST_POLICIES if p in trace["policies"])]
-    means = {line: _mean(trace["lines"][line]) for line in chosen}
+    means = {line: _mean(trace["lines"][line], len(sizes)) for line in chosen}
     lines = {
         line: [
             (size, value / MILLION)
@@ -308,9 +315,12 @@ def _fall_back(content: Mapping[str, Any]) -> str:
     )
 
 
-def _mean(by_seed: Sequence[Sequence[int | None]]) -> list[float | None]:
-    columns = [[value for value in column if value is not None] for column in zip(*by_seed)]
-    return [sum(column) / len(column) if column else None for column in columns]
+def _mean(by_seed: Sequence[Sequence[int | None]], sizes: int) -> list[float | None]:
+    absent: list[float | None] = [None] * (sizes - len(by_seed[0]))
+    columns = [
+        [value for value in column if value is not None] for column in zip(*by_seed, strict=True)
+    ]
+    return [*absent, *(sum(column) / len(column) if column else None for column in columns)]
 
 
 def _percent(millionths: float | None) -> str:
