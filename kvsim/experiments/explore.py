@@ -36,7 +36,7 @@ def committed(results: Path = RESULTS) -> dict[str, pd.DataFrame]:
         "cells": cells[["trace", "policy", "capacity", "seed", "hit_ratio"]],
         "regimes": regimes,
         "curve": curve,
-        "facts": facts.reset_index(),
+        "facts": facts.sort_values("distinct_blocks", ascending=False).reset_index(),
     }
 
 

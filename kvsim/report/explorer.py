@@ -231,7 +231,7 @@ def picture(lines: Mapping[str, Sequence[Sequence[float]]], label: str) -> str:
     label : str
         The alternative text.
     """
-    width, height, left, right, top, bottom = 560, 330, 46, 84, 12, 44
+    width, height, left, right, top, bottom = 480, 320, 50, 78, 14, 46
     sizes = [size for line in lines.values() for size, _ in line]
     low, high = np.log10(min(sizes)), np.log10(max(sizes)) + 1e-9
     span = max(high - low, 1e-9)
@@ -240,7 +240,7 @@ def picture(lines: Mapping[str, Sequence[Sequence[float]]], label: str) -> str:
         across = left + (width - left - right) * (np.log10(size) - low) / span
         return round(across, 1), round(height - bottom - (height - top - bottom) * ratio, 1)
 
-    text = 'font-size="13" fill="currentColor"'
+    text = 'font-size="14" fill="currentColor"'
     parts = [
         f'<path d="M{left} {y}H{width - right}" stroke="currentColor" stroke-opacity=".2"/>'
         f'<text x="{left - 6}" y="{y + 4}" text-anchor="end" {text}>{100 * share:.0f} %</text>'
@@ -262,7 +262,7 @@ def picture(lines: Mapping[str, Sequence[Sequence[float]]], label: str) -> str:
         path = " ".join(f"{x},{y}" for x, y in (place(*point) for point in line))
         parts.append(
             f'<polyline points="{path}" fill="none" stroke="{color}" stroke-width="2"/>'
-            f'<text x="{width - right + 6}" y="{ends[name] + 4:.0f}" font-size="13" '
+            f'<text x="{width - right + 6}" y="{ends[name] + 4:.0f}" font-size="14" '
             f'fill="{color}">{html.escape(name)}</text>'
         )
     return (
@@ -309,8 +309,8 @@ def _fall_back(content: Mapping[str, Any]) -> str:
     label = f"Hit ratio of {', '.join(chosen)} by capacity on {name}."
     return (
         f"{picture(lines, label)}<div class='kvx-scroll' tabindex='0'><table>"
-        f"<caption>Hit ratio by capacity on {html.escape(name)}, mean over seeds. With scripts, "
-        f"every trace, policy and TTL can be chosen here.</caption>"
+        f"<caption>Hit ratio (%) by capacity on {html.escape(name)}, mean over seeds "
+        f"(–: not measured). With scripts, every trace, policy and TTL can be chosen here.</caption>"
         f"<thead><tr><th>blocks</th>{heads}</tr></thead><tbody>{rows}</tbody></table></div>"
     )
 
@@ -324,7 +324,7 @@ def _mean(by_seed: Sequence[Sequence[int | None]], sizes: int) -> list[float | N
 
 
 def _percent(millionths: float | None) -> str:
-    return "not measured" if millionths is None else f"{millionths / 10_000:.1f} %"
+    return "–" if millionths is None else f"{millionths / 10_000:.1f}"
 
 
 def _asset(name: str) -> str:

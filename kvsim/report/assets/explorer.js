@@ -160,22 +160,22 @@
     history.replaceState(null, "", `#${new URLSearchParams({ trace: name, policies, capacity, ttl, show: shown, seed, unit, kv })}`);
   };
 
-  const cell = (value, digits, unit, span) => {
+  const cell = (value, digits, span) => {
     if (value === null) return make("td", { textContent: "–" });
-    const td = make("td", { textContent: `${number(value.mean, digits)}${unit}` });
+    const td = make("td", { textContent: number(value.mean, digits) });
     if (span && value.seeds > 1) td.append(make("small", { textContent: `(${number(value.low)} to ${number(value.high)})` }));
     return td;
   };
   const key = (line) => { const item = make("i", { className: `kvx-key${line.dash ? " dashed" : ""}` }); item.style.borderColor = `var(${line.color})`; return item; };
   const tell = (lines) => {
-    const head = make("tr", {}, ...["line", "hit ratio", "points over LRU", "headroom closed", "worth × memory"].map((text) => { const th = make("th", { textContent: text }); th.scope = "col"; return th; }));
+    const head = make("tr", {}, ...["line", "hits (%)", "over LRU (points)", "headroom closed (%)", "worth (× memory)"].map((text) => { const th = make("th", { textContent: text }); th.scope = "col"; return th; }));
     const body = lines.map((line) => {
       const name = make("th", {}, key(line), line.name);
       name.scope = "row";
       const at = place(), hit = over(at, VALUES.hit(line.line));
       if (hit === null) return make("tr", {}, name, make("td", { className: "absent", colSpan: 4, textContent: "not measured at this capacity" }));
-      return make("tr", {}, name, cell(hit, 1, " %"), cell(over(at, VALUES.gain(line.line)), 1, "", line.line !== "lru"),
-        cell(over(at, VALUES.closed(line.line)), 0, " %"), cell(over(at, VALUES.worth(line.line)), 2, " ×"));
+      return make("tr", {}, name, cell(hit, 1), cell(over(at, VALUES.gain(line.line)), 1, line.line !== "lru"),
+        cell(over(at, VALUES.closed(line.line)), 0), cell(over(at, VALUES.worth(line.line)), 2));
     });
     table.replaceChildren(make("caption", { textContent: `${state.trace} at ${sizeText(state.capacity)}${trace().seeds.length > 1 ? (state.seed === MEAN ? `, mean of ${trace().seeds.length} seeds` : `, seed ${state.seed}`) : ""}` }),
       make("thead", {}, head), make("tbody", {}, ...body));

@@ -8,8 +8,13 @@ window.kvsimPlot = (() => {
     return `${Number(blocks.toPrecision(3))}`;
   };
 
-  /* host: where; view: {sizes, xlabel, xshow, ylabel, yshow, lines: [{name, color, dash, values}],
-     mark, absentBelow, onMove(index)}; returns a function that draws another view. */
+  const powers = (low, high) => {
+    const first = Math.ceil(Math.log10(low) - 1e-9), last = Math.floor(Math.log10(high) + 1e-9);
+    return Array.from({ length: Math.max(0, last - first + 1) }, (_, step) => 10 ** (first + step));
+  };
+
+  /* host: where; view: {sizes, xlabel, ylabel, least, lines: [{name, color, dash, values}],
+     mark, absentBelow, onMove(index), onHover(index)}; returns a function that draws another view. */
   function plot(host, first) {
     let view = first;
     let chart = null;
@@ -22,12 +27,12 @@ window.kvsimPlot = (() => {
       const options = {
         width: host.clientWidth, height: host.clientHeight, legend: { show: false },
         cursor: { y: false, drag: { x: false, y: false }, points: { size: 7 } },
-        scales: { x: { time: false, distr: 3 }, y: { range: [low - (low < 0 ? 0.05 * (high - low) : 0), high + 0.05 * (high - low)] } },
+        scales: { x: { time: false, distr: 3, range: [view.sizes[0], view.sizes.at(-1)] }, y: { range: [low - (low < 0 ? 0.05 * (high - low) : 0), high + 0.05 * (high - low)] } },
         axes: [
           { ...axis, label: view.xlabel, labelSize: 20, space: 30, size: 34,
-            filter: (u, ticks) => ticks.map((tick) => (Math.abs(Math.log10(tick) % 1) < 1e-6 || Math.abs(Math.log10(tick) % 1) > 1 - 1e-6 ? tick : null)),
-            values: (u, ticks) => ticks.map((tick) => (tick === null ? "" : (view.xshow ?? count)(tick))) },
-          { ...axis, label: view.ylabel, labelSize: 20, size: 48, values: (u, ticks) => ticks.map((tick) => (view.yshow ?? String)(tick)) },
+            splits: (u) => powers(u.scales.x.min, u.scales.x.max),
+            values: (u, ticks) => ticks.map(count) },
+          { ...axis, label: view.ylabel, labelSize: 20, size: 48, values: (u, ticks) => ticks.map((tick) => String(tick).replace("-", "−")) },
         ],
         series: [{}, ...view.lines.map((line) => ({
           label: line.name, stroke: style(host, line.color), width: 2, dash: line.dash ? [6, 4] : undefined,
@@ -43,7 +48,7 @@ window.kvsimPlot = (() => {
             ctx.fillStyle = soft;
             ctx.font = `${12 * devicePixelRatio}px system-ui, sans-serif`;
             if (right - bbox.left > 130 * devicePixelRatio)
-              ctx.fillText("policies not measured", bbox.left + 8 * devicePixelRatio, bbox.top + 16 * devicePixelRatio);
+              ctx.fillText("policies not measured", bbox.left + 8 * devicePixelRatio, bbox.top + 28 * devicePixelRatio);
             ctx.restore();
           }],
           draw: [(u) => {
