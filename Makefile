@@ -101,7 +101,7 @@ types: setup
 	$(PY) -m mypy
 
 unit: $(VENV)/.installed-bench
-	$(PY) -m pytest -n $(JOBS)
+	$(PY) -m pytest -n $(JOBS) --dist loadgroup
 
 notebooks: setup
 	$(PY) -m pytest -n $(JOBS) --dist loadscope --nbval --nbval-current-env \

@@ -63,7 +63,8 @@ def measure_read(path: str) -> dict[str, float]:
 def measure_engine(path: str) -> dict[str, float]:
     from kvsim.cache.bounds import opt
     from kvsim.cache.curves import lru_curve
-    from kvsim.cache.sweep import arrange, simulate
+    from kvsim.cache.sweep import simulate
+    from kvsim.traces.arrivals import arrange
 
     whole = load(path)
     trace = arrange(whole, WINDOW, 0)
@@ -159,17 +160,17 @@ def main() -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from kvsim.cache.sweep import arrange
-    from kvsim.traces import fetch
+    from kvsim.traces import opening, registry
+    from kvsim.traces.arrivals import arrange
 
     console = Console(width=110)
-    name = "weka" if (fetch.raw_folder() / "weka/traces.tar.xz").exists() else fetch.SAMPLE
+    name = "weka" if (registry.raw_folder() / "weka/traces.tar.xz").exists() else registry.SAMPLE
     source = (
-        fetch.raw_folder() / "weka/traces.tar.xz"
+        registry.raw_folder() / "weka/traces.tar.xz"
         if name == "weka"
-        else fetch.PROJECT_DATA / "sample.tar.xz"
+        else registry.committed("sample.tar.xz")
     )
-    trace = fetch.open_trace(name)
+    trace = opening.open_trace(name, window=None)
     with tarfile.open(source) as archive:
         megabytes = sum(member.size for member in archive) / 1e6
     table = Table("what", "figure", "goal", title=f"{name}: {trace.blocks:,} block accesses")

@@ -2,8 +2,8 @@
 
     python book/build.py                      the chapters whose inputs changed
     python book/build.py --force              all chapters
-    python book/build.py 02_belady            one chapter, whether stale or not
-    python book/build.py 02_belady --params mine.yml --output mine.ipynb
+    python book/build.py belady            one chapter, whether stale or not
+    python book/build.py belady --params mine.yml --output mine.ipynb
                                               one chapter with other parameters, put elsewhere
 
 A parameter file is YAML, `name: value`; it need name only what differs from the chapter's own

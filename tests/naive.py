@@ -144,8 +144,8 @@ def optimum(requests: Sequence[Request], capacity: int) -> list[int]:
     return hits
 
 
-def exhaustive(requests: Sequence[Request], capacity: int) -> int:
-    """Return the most hit blocks that any choice of contents gives; exponential."""
+def exhaustive(requests: Sequence[Request], capacity: int, first: int = 0) -> int:
+    """Return the most hit blocks from request `first` on of any choice of contents; exponential."""
     chains = [identities(request) for request in requests]
 
     @cache
@@ -155,7 +155,7 @@ def exhaustive(requests: Sequence[Request], capacity: int) -> int:
         at_hand = resident.union(chains[now])
         size = min(capacity, len(at_hand))
         later = max(best(now + 1, frozenset(kept)) for kept in combinations(at_hand, size))
-        return prefix_hits(chains[now], resident) + later
+        return later + (prefix_hits(chains[now], resident) if now >= first else 0)
 
     return best(0, frozenset())
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kvsim.cache.engine import Switches
 from kvsim.cache.reference import Policy, Request, simulate
 from kvsim.traces.readers.builder import TraceBuilder
-from kvsim.traces.trace import Trace
+from kvsim.traces.trace import RECORDED, Trace
 
 BLOCK_SIZE = 4  # tokens
 # Ids from here on are partial tails and say how many tokens they hold, so that no two
@@ -76,7 +76,7 @@ def to_trace(requests: Sequence[Request], block_size: int = BLOCK_SIZE) -> Trace
             subagent=[request.subagent],
             terminal=terminal,
         )
-    return builder.finish("random", "")
+    return replace(builder.finish("random", ""), clock=RECORDED)
 
 
 # A request is drawn as three bytes, because a draw a field would take most of the tests' time.

@@ -4,13 +4,13 @@ import pytest
 from kvsim.experiments import ablation
 from kvsim.experiments.store import Tables
 from kvsim.report import published
-from kvsim.traces.fetch import open_trace
+from kvsim.traces.opening import open_trace
 from kvsim.traces.trace import Trace
 
 
 @pytest.fixture(scope="module")
 def trace() -> Trace:
-    whole = open_trace("sample")
+    whole = open_trace("sample", window=None)
     return whole.select(whole.session < 10)
 
 

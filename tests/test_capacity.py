@@ -2,11 +2,13 @@
 
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvsim.cache.capacity import log_spaced, parse, parse_duration
+from kvsim.cache.capacity import log_spaced, parse
+from kvsim.traces.durations import parse_duration
 from kvsim.traces.trace import TraceError
 
 TRACE = SimpleNamespace(block_size=64, distinct_blocks=1_234)
@@ -53,6 +55,19 @@ def test_block_counts(text: str, blocks: int) -> None:
 )
 def test_memory_sizes_round_down_to_whole_blocks(text: str, size: int) -> None:
     assert parse(text, TRACE, bytes_per_token=320) == size // (320 * 64)
+
+
+@pytest.mark.parametrize(
+    ("number", "blocks"), [(0, 0), (17, 17), (10.0, 10), (np.int64(3), 3), (float("inf"), 1_234)]
+)
+def test_numbers_are_blocks(number: float, blocks: int) -> None:
+    assert parse(number, TRACE) == blocks
+
+
+@pytest.mark.parametrize("wrong", [-1, 1.5, float("nan"), None, [10], {}])
+def test_what_is_no_capacity_is_named(wrong: object) -> None:
+    with pytest.raises(TraceError, match=r"capacity .*; give blocks"):
+        parse(wrong, TRACE)  # type: ignore[arg-type]
 
 
 def test_fractional_bytes_per_token_are_exact() -> None:
@@ -118,6 +133,17 @@ def test_durations(text: str, seconds: float) -> None:
 def test_bad_duration(text: str) -> None:
     with pytest.raises(TraceError, match=r"not a time; give seconds \(300\)"):
         parse_duration(text)
+
+
+@pytest.mark.parametrize(("number", "seconds"), [(0, 0.0), (300, 300.0), (0.5, 0.5)])
+def test_numbers_are_seconds(number: float, seconds: float) -> None:
+    assert parse_duration(number) == seconds
+
+
+@pytest.mark.parametrize("wrong", [-1, float("nan"), None, [3]])
+def test_what_is_no_duration_is_named(wrong: object) -> None:
+    with pytest.raises(TraceError, match="not a time"):
+        parse_duration(wrong)  # type: ignore[arg-type]
 
 
 @given(st.integers(1, 10**7), st.integers(0, 10**7), st.integers(2, 200))

@@ -231,13 +231,13 @@ def test_empty_trace_has_no_ratio(run: Run, tmp_path: Path) -> None:
 def test_arrivals_of_sessions(run: Run, agents: str) -> None:
     command = ("simulate", agents, "--capacity", "3", "--json")
     spread = run(*command)
-    assert "uniform session starts in 28800 s, seed 0" in spread.err
+    assert "drawn uniformly in 28800 s, seed 0" in spread.err
     assert run(*command, "--window", "8h", "--seed", "0").json == spread.json
     assert run(*command, "--window", "0", "--sessions", "2", "--seed", "7").json[0]["requests"] == 2
 
 
 POLICY_OF_A_USER = """
-from kvsim.cache.engine import Policy
+from kvsim.cache.policy import Policy
 
 def rank(state, cache, node, now):
     return float(cache.nodes[node].uses)
@@ -418,8 +418,8 @@ def test_progress_after_a_second_on_a_terminal(
         ),
         (("simulate", "chat.jsonl", "--capacity", "1", "--ttl", "soon"), "duration 'soon'"),
         (("simulate", "chat.jsonl", "--capacity", "1", "--eviction", "all"), "'leaf', 'flat'"),
-        (("simulate", "chat.jsonl", "--capacity", "1", "--window", "8h"), "no sessions"),
-        (("simulate", "chat.jsonl", "--capacity", "1", "--sessions", "4"), "no sessions"),
+        (("simulate", "chat.jsonl", "--capacity", "1", "--window", "8h"), "are recorded"),
+        (("simulate", "chat.jsonl", "--capacity", "1", "--sessions", "4"), "chat has 0"),
         (("simulate", "agents", "--capacity", "1", "--sessions", "4"), "agents has 3"),
         (("simulate", "agents", "--capacity", "1", "--window", "inf"), "finite time"),
         (("simulate", "agents", "--capacity", "1", "--seed", "-1"), "--seed"),
@@ -449,7 +449,7 @@ def test_bugs_keep_their_traceback(run: Run, chat: str, monkeypatch: pytest.Monk
     def broken(*_: object, **__: object) -> None:
         raise ValueError("a bug")
 
-    monkeypatch.setattr("kvsim.traces.fetch.open_trace", broken)
+    monkeypatch.setattr("kvsim.traces.opening.open_trace", broken)
     with pytest.raises(ValueError, match="a bug"):
         run("info", chat)
 
@@ -458,7 +458,7 @@ def test_interrupt_exits_130_quietly(run: Run, chat: str, monkeypatch: pytest.Mo
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("kvsim.traces.fetch.open_trace", interrupted)
+    monkeypatch.setattr("kvsim.traces.opening.open_trace", interrupted)
     assert run("info", chat) == (130, "", "")
 
 

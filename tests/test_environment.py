@@ -9,6 +9,8 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+import kvsim
+
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
@@ -24,8 +26,17 @@ def pins(lines):
 
 
 def direct(*extras):
-    wanted = PROJECT["dependencies"] + [line for extra in extras for line in EXTRAS[extra]]
-    return [Requirement(line) for line in wanted]
+    """What the package asks for with some extras, those that extras name included."""
+    found = [Requirement(line) for line in PROJECT["dependencies"]]
+    for extra in extras:
+        for requirement in map(Requirement, EXTRAS[extra]):
+            own = requirement.name == "kvsim"
+            found += (
+                direct(*sorted(requirement.extras))[len(PROJECT["dependencies"]) :]
+                if own
+                else [requirement]
+            )
+    return found
 
 
 CONSTRAINTS = pins(
@@ -63,4 +74,4 @@ def test_environment_yml_asks_for_a_supported_python():
 
 def test_citation_names_this_version():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
-    assert (citation["version"], citation["license"]) == (PROJECT["version"], PROJECT["license"])
+    assert (citation["version"], citation["license"]) == (kvsim.__version__, PROJECT["license"])

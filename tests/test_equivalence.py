@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvsim.cache import reference
-from kvsim.cache.engine import RERANK, Policy, Result, Switches, new_state, replay
+from kvsim.cache.engine import Switches, replay
 from kvsim.cache.policies import POLICIES
+from kvsim.cache.policy import RERANK, Policy, new_state
+from kvsim.cache.result import Result
 from tests.naive import NAIVE, VARIANTS
 from tests.naive_sglang import STRATEGIES
 from tests.strategies import SITUATIONS, Case, any_switches, cases, node_switches, situations

@@ -17,7 +17,7 @@ from types import SimpleNamespace
 import pytest
 
 from kvsim.traces import download as downloading
-from kvsim.traces import fetch as fetching
+from kvsim.traces import opening
 from kvsim.traces.download import (
     CorruptError,
     FetchError,
@@ -26,8 +26,10 @@ from kvsim.traces.download import (
     download,
     git_blob_id,
 )
-from kvsim.traces.fetch import fetch, known_names, open_trace, registry, select
-from kvsim.traces.trace import TraceError
+from kvsim.traces.fetch import fetch
+from kvsim.traces.opening import open_trace
+from kvsim.traces.registry import known_names, registry, select
+from kvsim.traces.trace import Trace, TraceError
 
 CONTENT = bytes(range(256)) * 2_000
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
@@ -351,7 +353,7 @@ def test_hub_file_is_pinned_to_its_commit(
     for revision in ("main", commit):
         server.files[f"/datasets/owner/set/resolve/{revision}/traces.jsonl"] = CONTENT
     endpoint = server.url("")
-    monkeypatch.setattr(fetching, "on_hub", partial(downloading.on_hub, endpoint=endpoint))
+    monkeypatch.setattr("kvsim.traces.fetch.on_hub", partial(downloading.on_hub, endpoint=endpoint))
     write_registry(
         data, {"name": "h", "path": "h/traces.jsonl", "hub": "owner/set", "revision": "main"}
     )
@@ -364,7 +366,7 @@ def test_hub_file_is_pinned_to_its_commit(
 
 def test_hub_that_is_not_there(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        fetching, "on_hub", partial(downloading.on_hub, endpoint="http://127.0.0.1:9")
+        "kvsim.traces.fetch.on_hub", partial(downloading.on_hub, endpoint="http://127.0.0.1:9")
     )
     write_registry(data, {"name": "h", "path": "h/t.jsonl", "hub": "owner/set", "revision": "main"})
     with pytest.raises(FetchError, match=r"not fetched: h \(http://127.0.0.1:9/datasets/owner/set"):
@@ -488,7 +490,7 @@ def test_named_trace_is_converted_once(
     first = open_trace("t")
     assert (first.name, first.requests) == ("t", 4)
     with monkeypatch.context() as patched:
-        patched.setattr(fetching.readers, "read", lambda *_, **__: pytest.fail("read again"))
+        patched.setattr(opening.readers, "read", lambda *_, **__: pytest.fail("read again"))
         assert open_trace("t", format=None, keep_repeats=False).requests == 4
     open_trace("t", block_size=512)
     assert len(list((data / "raw/converted").iterdir())) == 2
@@ -523,5 +525,5 @@ def test_read_only_data_folder_is_no_error(
     def refuse(*_: object) -> None:
         raise PermissionError("read-only")
 
-    monkeypatch.setattr(fetching.Trace, "save", refuse)
+    monkeypatch.setattr(Trace, "save", refuse)
     assert open_trace("t").requests == 4

@@ -10,7 +10,7 @@ from kvsim.cache.reference import Request
 from kvsim.experiments import characterize, gap, ttl
 from kvsim.experiments.store import Experiment
 from kvsim.report import figures, published
-from kvsim.traces.fetch import open_trace
+from kvsim.traces.opening import open_trace
 from kvsim.traces.trace import Trace
 from tests.strategies import to_trace
 
@@ -27,7 +27,7 @@ def without_sessions() -> Trace:
     return to_trace(rows)
 
 
-TRACES = {"sample": lambda: open_trace("sample"), "no sessions": without_sessions}
+TRACES = {"sample": lambda: open_trace("sample", window=None), "no sessions": without_sessions}
 
 
 @pytest.fixture(scope="module", params=TRACES)

@@ -12,8 +12,8 @@ from kvsim.analysis import gaps
 from kvsim.cache.engine import Switches, replay
 from kvsim.cache.policies import get
 from kvsim.cache.reference import Request
-from kvsim.traces.arrivals import interleave
-from kvsim.traces.trace import Trace
+from kvsim.traces.arrivals import arrange
+from kvsim.traces.trace import SESSION, Trace
 from tests.naive import identities
 from tests.strategies import BLOCK_SIZE, Case, cases, to_trace
 from tests.traces import real
@@ -73,7 +73,7 @@ def test_an_untimed_request_is_not_cut_short_by_a_sub_agent():
 def test_a_gap_of_exactly_ten_seconds_stays_so_under_synthetic_starts():
     rows = tuple(Request(10.0 * i, (1,) * (i + 1), 4 * (i + 1), session=0) for i in range(50))
     for seed in range(20):
-        arranged = interleave(to_trace(rows), 8 * 3600, seed)
+        arranged = arrange(replace(to_trace(rows), clock=SESSION), 8 * 3600, seed)
         assert set(gaps.gap(arranged)[1:]) == {10.0}
 
 
@@ -177,7 +177,7 @@ def test_the_weka_corpus(weka: Trace):
 
 @pytest.mark.real
 def test_first_requests_recompute_nothing_where_ids_are_session_local(weka: Trace):
-    arranged = interleave(weka, 8 * 3600, 0)
+    arranged = arrange(weka, 8 * 3600, 0)
     table = gaps.by_gap(arranged, replay(arranged, get("lru"), 20_000, switches=Switches()))
     shares = table.set_index("gap").filter(like="_share")
     assert table["recomputed_tokens"].iloc[-1] == 0

@@ -5,10 +5,11 @@ import pytest
 from hypothesis import given
 from numpy.testing import assert_allclose
 
-from kvsim.cache.engine import Policy, replay
+from kvsim.cache.engine import replay
 from kvsim.cache.policies.hazard import FACTORIAL as POLICIES
 from kvsim.cache.policies.hazard import C, chance, conversations
 from kvsim.cache.policies.lru import POLICY as LRU
+from kvsim.cache.policy import Policy
 from kvsim.cache.reference import Request
 from tests.naive_hazard import sessions_of
 from tests.strategies import Case, cases, to_trace

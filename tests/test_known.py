@@ -8,8 +8,8 @@ from kvsim.cache.bounds import infinite, opt
 from kvsim.cache.curves import lru_curve
 from kvsim.cache.engine import Switches, replay
 from kvsim.cache.policies import POLICIES
-from kvsim.traces import fetch, readers
-from kvsim.traces.arrivals import cut
+from kvsim.traces import readers, registry
+from kvsim.traces.arrivals import arrange, cut
 from kvsim.traces.readers.ids import BlockIds
 from kvsim.traces.readers.weka import Request, Session, documents
 from kvsim.traces.trace import Trace
@@ -147,7 +147,7 @@ def test_weka() -> None:
 @pytest.mark.slow
 def test_weka_ids_have_one_parent_each() -> None:
     real("weka")
-    source = fetch.raw_folder() / fetch.registry()["weka"].archive.path  # type: ignore[union-attr]
+    source = registry.raw_folder() / registry.registry()["weka"].archive.path  # type: ignore[union-attr]
     decode = msgspec.json.Decoder(Session).decode
     ids = BlockIds()
     files = distinct = 0
@@ -172,7 +172,7 @@ def calls(requests: list[Request]) -> list[Request]:
 
 @pytest.mark.parametrize("name", ["conversation", "synthetic", "weka"])
 def test_belady_beats_lru_and_the_optimum_beats_both(name: str) -> None:
-    trace = real(name)
+    trace = arrange(real(name), 0)
     curve = lru_curve(trace)
     spaced = np.geomspace(21, trace.distinct_blocks, 48).astype(int)
     for capacity in (*range(1, 21), *spaced.tolist()):
@@ -182,7 +182,7 @@ def test_belady_beats_lru_and_the_optimum_beats_both(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["conversation", "synthetic", "weka"])
 def test_curve_equals_the_engine(name: str) -> None:
-    trace = real(name)
+    trace = arrange(real(name), 0)
     stop = float(trace.arrival[-1])
     for part, ttl in ((trace, None), (trace, 300.0), (cut(trace, stop / 4, stop / 2), 60.0)):
         curve = lru_curve(part, ttl)

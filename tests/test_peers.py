@@ -15,8 +15,10 @@ import numpy as np
 import pytest
 
 from kvsim.cache.bounds import opt
-from kvsim.cache.engine import Result, Switches, replay
+from kvsim.cache.engine import Switches, replay
 from kvsim.cache.policies import POLICIES
+from kvsim.cache.result import Result
+from kvsim.cache.sweep import simulate
 from kvsim.traces.trace import Trace, Tree
 from tests.traces import real
 
@@ -175,3 +177,22 @@ def kvcache_simulators(name: str, trace: Trace, capacity: int) -> Result:
     flat = Switches(eviction="flat", pinning=False)
     switches = flat if name == "fifo" else Switches()
     return replay(trace, POLICIES[name], capacity, switches=switches)
+
+
+@pytest.mark.parametrize(("capacity", "share"), [(14_563, 0.266), (58_254, 0.383)])
+def test_warm_up_gives_the_ratios_that_kvcache_simulator_prints(
+    conversation: Trace, plan: Any, capacity: int, share: float
+) -> None:
+    from kvcache_sim.policies import simulate_policy
+
+    theirs = simulate_policy(plan, "lru", capacity)
+    ours = simulate(conversation, "lru", capacity, measure_from=plan.warmup_requests).row()
+    assert ours["hit_tokens"] == theirs.hitTokens
+    half = simulate(conversation, "lru", capacity, measure_from="50%").row()
+    assert round(half["hit_token_ratio"], 3) == share
+    best = simulate_policy(plan, "optimal", capacity)
+    bound = simulate(conversation, "opt", capacity, measure_from=plan.warmup_requests).row()
+    assert (
+        bound["hit_blocks"] >= opt(conversation, capacity).hit_blocks[plan.warmup_requests :].sum()
+    )
+    assert bound["hit_tokens"] >= best.hitTokens

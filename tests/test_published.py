@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from kvsim.cache.engine import Policy, replay
+from kvsim.cache.engine import replay
 from kvsim.cache.policies import (
     continuum,
     kvflow,
@@ -21,6 +21,7 @@ from kvsim.cache.policies import (
     wa,
 )
 from kvsim.cache.policies.lru import POLICY as LRU
+from kvsim.cache.policy import Policy
 from kvsim.cache.reference import Request
 from kvsim.traces.trace import TraceError
 from tests.strategies import to_trace

@@ -1,6 +1,7 @@
 """The radix tree, the ids it is built from, and traces cut out of traces: properties."""
 
 import json
+from dataclasses import replace
 from itertools import combinations, takewhile
 
 import numpy as np
@@ -9,10 +10,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from kvsim.cache.reference import Request
-from kvsim.traces.arrivals import cut, interleave
+from kvsim.traces.arrivals import arrange, cut
 from kvsim.traces.radix import RadixBuilder
 from kvsim.traces.readers.ids import BlockIds
-from kvsim.traces.trace import Trace, TraceError, accesses_by_node, load
+from kvsim.traces.trace import SESSION, Trace, TraceError, accesses_by_node, load
 from tests.naive import identities, uses_of
 from tests.strategies import path, to_trace, traces
 
@@ -227,10 +228,10 @@ def test_interleaving_shifts_whole_sessions(
     requests: tuple[Request, ...], window: float, seed: int
 ) -> None:
     assume(requests and requests[0].session >= 0)
-    trace = to_trace(requests)
+    trace = replace(to_trace(requests), clock=SESSION)
     assert trace.sessions is not None
-    arranged = interleave(trace, window, seed)
-    again = interleave(trace, window, seed)
+    arranged = arrange(trace, window, seed)
+    again = arrange(trace, window, seed)
     assert arranged.arrival.tolist() == again.arrival.tolist()
     assert (np.diff(arranged.arrival) >= 0).all()
     for session in np.unique(trace.session):
@@ -240,7 +241,7 @@ def test_interleaving_shifts_whole_sessions(
         assert 0 <= shift[0] < max(window, 1e-9)
         assert arranged.order[after].tolist() == trace.order[before].tolist()
         assert arranged.chain_blocks[after].tolist() == trace.chain_blocks[before].tolist()
-    some = interleave(trace, window, seed, sessions=trace.sessions - 1 or 1)
+    some = arrange(trace, window, seed, sessions=trace.sessions - 1 or 1)
     assert some.sessions == (trace.sessions - 1 or 1)
     # A session starts at the same time whether or not others are in the sample.
     kept = np.isin(arranged.session, some.session)
@@ -249,18 +250,31 @@ def test_interleaving_shifts_whole_sessions(
 
 def test_another_seed_gives_other_starts() -> None:
     requests = [Request(0.0, (1,), 4, session=number) for number in range(20)]
-    starts = [interleave(to_trace(requests), 60.0, seed).arrival.tolist() for seed in (0, 1)]
+    trace = replace(to_trace(requests), clock=SESSION)
+    starts = [arrange(trace, 60.0, seed).arrival.tolist() for seed in (0, 1)]
     assert starts[0] != starts[1]
 
 
 def test_arrivals_that_make_no_sense_are_refused() -> None:
-    trace = to_trace([Request(0.0, (1,), 4, session=0), Request(1.0, (1,), 4, session=1)])
+    requests = [Request(0.0, (1,), 4, session=0), Request(1.0, (1,), 4, session=1)]
+    trace = replace(to_trace(requests), clock=SESSION)
     with pytest.raises(TraceError, match="3 sessions asked for; random has 2"):
-        interleave(trace, 1.0, 0, sessions=3)
-    with pytest.raises(TraceError, match="window is -1"):
-        interleave(trace, -1.0, 0)
-    with pytest.raises(TraceError, match="no sessions"):
-        interleave(to_trace([Request(0.0, (1,), 4)]), 1.0, 0)
+        arrange(trace, 1.0, 0, sessions=3)
+    with pytest.raises(TraceError, match=r"duration -1\.0: not a time"):
+        arrange(trace, -1.0, 0)
+    with pytest.raises(TraceError, match="window is inf; sessions need a finite time"):
+        arrange(trace, "inf", 0)
+    with pytest.raises(TraceError, match="drawn already"):
+        arrange(arrange(trace, 1.0, 0), 1.0, 1)
+    with pytest.raises(TraceError, match="1 sessions asked for; random has 0"):
+        arrange(to_trace([Request(0.0, (1,), 4)]), 1.0, 0, sessions=1)
+
+
+def test_recorded_arrivals_are_kept() -> None:
+    requests = [Request(3.0, (1,), 4, session=0), Request(5.0, (1,), 4, session=1)]
+    trace = to_trace(requests)
+    assert arrange(trace, 100.0, 0) is trace
+    assert arrange(trace, 100.0, 0, sessions=1).arrival.tolist() in ([3.0], [5.0])
 
 
 @property_test

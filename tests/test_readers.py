@@ -14,9 +14,9 @@ import pytest
 
 from kvsim.cache.bounds import infinite
 from kvsim.cache.engine import Switches, replay
-from kvsim.cache.metrics import summary
 from kvsim.cache.policies import POLICIES
-from kvsim.traces.fetch import open_trace
+from kvsim.traces.arrivals import arrange
+from kvsim.traces.opening import open_trace
 from kvsim.traces.readers import READERS, read
 from kvsim.traces.trace import REQUEST_COLUMNS, Trace, TraceError, load
 
@@ -64,7 +64,7 @@ def of_chains(request: pytest.FixtureRequest, write: Callable[..., Path]) -> Cal
             rows = [mooncake_row(chain, 1000 * i, size) for i, chain in enumerate(chains)]
             return read(write(rows), block_size=size)
         requests = [weka_request(chain, i, size) for i, chain in enumerate(chains)]
-        return read(write([session(requests, size=size)]))
+        return arrange(read(write([session(requests, size=size)])), 0)
 
     return build
 
@@ -261,7 +261,7 @@ def test_case_19_capacity_0(of_chains: Callable[..., Trace]) -> None:
 @pytest.mark.parametrize("content", ["", "\n", jsonl([session([])])], ids=repr)
 def test_case_19_empty_trace(write: Callable[..., Path], content: str) -> None:
     trace = read(write(content))
-    row = summary(trace, replay(trace, POLICIES["lru"], 10))
+    row = replay(trace, POLICIES["lru"], 10).row()
     assert (row["requests"], row["blocks"], row["hit_blocks"]) == (0, 0, 0)
     assert row["hit_ratio"] is None
 

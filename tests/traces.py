@@ -4,7 +4,8 @@ from functools import cache
 
 import pytest
 
-from kvsim.traces.fetch import FetchError, open_trace
+from kvsim.traces.download import FetchError
+from kvsim.traces.opening import open_trace
 from kvsim.traces.trace import Trace
 
 
@@ -12,6 +13,6 @@ from kvsim.traces.trace import Trace
 def real(name: str) -> Trace:
     """Return a published trace, or skip the test where it is not fetched; bad content fails."""
     try:
-        return open_trace(name)
+        return open_trace(name, window=None)
     except FetchError as error:
         pytest.skip(str(error))

@@ -1,6 +1,6 @@
 """Fading: uses since insertion, halved for every `half_life` requests since the last use."""
 
-from kvsim.cache.engine import Policy, new_state
+from kvsim.cache.policy import Policy, new_state
 
 
 def rank(state, cache, node, now):

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numba import njit
 
-from kvsim.cache.engine import Result
+from kvsim.cache.result import Result
 from kvsim.traces.trace import Trace
 
 # Traces state times to the millisecond at best; synthetic starts cost the last bits of a
@@ -124,17 +124,18 @@ def by_gap(trace: Trace, result: Result) -> pd.DataFrame:
         where the trace has no sessions, shares also where their sum is 0.
     """
     labels = [*BUCKETS, FIRST_REQUEST]
-    prefilled = trace.input_tokens - result.hit_tokens
+    counted = slice(result.first, None)
+    prefilled = (trace.input_tokens - result.hit_tokens)[counted]
     recomputed = recomputed_tokens(trace, result)
     counts = {
-        "requests": np.ones(trace.requests, dtype=np.int64),
+        "requests": np.ones(len(prefilled), dtype=np.int64),
         "prefilling_requests": prefilled > 0,
         "recomputing_requests": recomputed > 0,
         "prefilled_tokens": prefilled,
         "recomputed_tokens": recomputed,
     }
     table = pd.DataFrame({"gap": labels})
-    bucket = _bucket(gap(trace))
+    bucket = _bucket(gap(trace)[counted])
     for name, values in counts.items():
         table[name] = np.bincount(bucket, weights=values, minlength=len(labels)).astype(np.int64)
     for name in list(counts)[1:]:
@@ -164,7 +165,9 @@ def by_age(trace: Trace, result: Result) -> pd.DataFrame:
         count). ``prefilled_blocks``, ``prefilled_tokens``, ``recomputed_tokens``, and the
         tokens as shares of their sums.
     """
-    found = result.hit_blocks + result.capped_blocks
+    warm = np.arange(trace.requests) < result.first
+    found = np.where(warm, trace.chain_blocks, result.hit_blocks + result.capped_blocks)
+    counted = slice(result.first, None)
     blocks, tokens = np.zeros((2, len(BUCKETS)), dtype=np.int64)
     _misses_by_age(
         trace.terminal,
@@ -176,13 +179,13 @@ def by_age(trace: Trace, result: Result) -> pd.DataFrame:
         blocks,
         tokens,
     )
-    first_blocks = int((trace.chain_blocks - trace.seen_blocks).sum())
-    first_tokens = int((trace.chain_tokens - trace.seen_tokens).sum())
-    no_block = int(trace.unblocked_tokens.sum() + result.capped_tokens.sum())
+    first_blocks = int((trace.chain_blocks - trace.seen_blocks)[counted].sum())
+    first_tokens = int((trace.chain_tokens - trace.seen_tokens)[counted].sum())
+    no_block = int((trace.unblocked_tokens + result.capped_tokens)[counted].sum())
     table = pd.DataFrame(
         {
             "age": [*BUCKETS, FIRST_USE, NO_BLOCK],
-            "prefilled_blocks": [*blocks, first_blocks, int(result.capped_blocks.sum())],
+            "prefilled_blocks": [*blocks, first_blocks, int(result.capped_blocks[counted].sum())],
             "prefilled_tokens": [*tokens, first_tokens, no_block],
             "recomputed_tokens": [*tokens, 0, 0],
         }
@@ -193,8 +196,8 @@ def by_age(trace: Trace, result: Result) -> pd.DataFrame:
 
 
 def recomputed_tokens(trace: Trace, result: Result) -> np.ndarray:
-    """Return int64[n]: tokens a request prefills although they were asked for before."""
-    return trace.seen_tokens - result.hit_tokens - result.capped_tokens
+    """Return the tokens that each request that counts prefills although they were seen before."""
+    return (trace.seen_tokens - result.hit_tokens - result.capped_tokens)[result.first :]
 
 
 def _known_end(trace: Trace) -> np.ndarray:

@@ -7,9 +7,10 @@ import pandas as pd
 
 from kvsim.cache.capacity import parse
 from kvsim.cache.policies import POLICIES
-from kvsim.cache.sweep import arrange, simulate
+from kvsim.cache.sweep import simulate
 from kvsim.experiments import ablation, belady, compare, gap, ttl
 from kvsim.experiments.store import load_table
+from kvsim.traces.arrivals import arrange
 from kvsim.traces.trace import Trace
 
 NEAR = 1.0  # points of hit ratio: LRU is as good as an infinite cache

@@ -1,4 +1,4 @@
-"""What users write for cache sizes and times: ``10k``, ``10%``, ``512MiB``, ``8h``."""
+"""What users write for cache sizes: ``10k``, ``10%``, ``512MiB``, ``inf``."""
 
 import re
 from fractions import Fraction
@@ -14,20 +14,9 @@ BYTES = {"b": 1} | {
     for power, prefix in enumerate("kmgt", start=1)
     for unit, base in (("b", 1000), ("ib", 1024))
 }
-SECONDS = {
-    "ms": Fraction(1, 1000),
-    "": Fraction(1),
-    "s": Fraction(1),
-    "m": Fraction(60),
-    "h": Fraction(3600),
-    "d": Fraction(86400),
-}
 LARGEST = 2**53
-DIGITS = r"(\d+(?:\.\d*)?|\.\d+)"
-NUMBER = re.compile(rf"{DIGITS}\s*([a-z]*|%)")
-DURATION = re.compile(rf"{DIGITS}|({DIGITS}\s*(ms|s|m|h|d)\s*)+")
+NUMBER = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([a-z]*|%)")
 CAPACITY_FORMS = "blocks (10000, 10k, 1.5M), a share of the distinct blocks (10%), inf, or 512MiB"
-DURATION_FORMS = "seconds (300) or a number with ms, s, m, h or d (90s, 8h, 1h30m)"
 
 
 class Sized(Protocol):
@@ -42,13 +31,13 @@ class Sized(Protocol):
         """Distinct blocks of the trace."""
 
 
-def parse(text: str, trace: Sized, bytes_per_token: float | None = None) -> int:
-    """Return the capacity in blocks that `text` stands for.
+def parse(capacity: str | float, trace: Sized, bytes_per_token: float | None = None) -> int:
+    """Return the blocks that a capacity stands for.
 
     Parameters
     ----------
-    text : str
-        A whole number of blocks with an optional k, M or G (thousand,
+    capacity : str, int or float
+        A whole number of blocks, as text with an optional k, M or G (thousand,
         million, milliard); a percentage of the trace's distinct blocks,
         rounded down but at least 1 block unless it is 0 %; ``inf``, which is
         all distinct blocks; or a memory size in B, kB, KiB, MB, MiB, GB, GiB,
@@ -61,8 +50,11 @@ def parse(text: str, trace: Sized, bytes_per_token: float | None = None) -> int:
     Raises
     ------
     TraceError
-        If `text` has none of these forms.
+        If `capacity` has none of these forms.
     """
+    if not isinstance(capacity, str | int | float | np.integer | np.floating):
+        raise _bad(capacity, f"a {type(capacity).__name__} is not a capacity")
+    text = str(capacity)
     cleaned = text.strip().replace("_", "").lower()
     if cleaned == "inf":
         return trace.distinct_blocks
@@ -82,22 +74,6 @@ def parse(text: str, trace: Sized, bytes_per_token: float | None = None) -> int:
     if count.denominator != 1:
         raise _bad(text, f"{float(count):g} is not a whole number of blocks")
     return _checked(int(count), text)
-
-
-def parse_duration(text: str) -> float:
-    """Return the seconds that `text` (``300``, ``90s``, ``8h``, ``1h30m``, ``inf``) stands for.
-
-    Raises
-    ------
-    TraceError
-        If `text` is no duration, or negative.
-    """
-    cleaned = text.strip().lower()
-    if cleaned == "inf":
-        return float("inf")
-    if DURATION.fullmatch(cleaned) is None:
-        raise TraceError(f"duration {text!r}: not a time; give {DURATION_FORMS}")
-    return float(sum(Fraction(number) * SECONDS[unit] for number, unit in NUMBER.findall(cleaned)))
 
 
 def log_spaced(low: int, high: int, count: int) -> list[int]:
@@ -136,5 +112,5 @@ def _checked(blocks: int, text: str) -> int:
     return blocks
 
 
-def _bad(text: str, why: str) -> TraceError:
+def _bad(text: object, why: str) -> TraceError:
     return TraceError(f"capacity {text!r}: {why}; give {CAPACITY_FORMS} with --bytes-per-token")

@@ -16,10 +16,10 @@ from kvsim.report import terminal
 from kvsim.report.terminal import Meter
 
 if TYPE_CHECKING:
-    from kvsim.cache.engine import Policy
+    from kvsim.cache.policy import Policy
     from kvsim.traces.trace import Trace
 
-DEFAULT_WINDOW = "8h"
+DEFAULT_WINDOW = "8h"  # of kvsim.traces.arrivals, whose import would cost --help half a second
 CURVE_POINTS = 64
 USAGE = 2
 INTERRUPTED = 130
@@ -150,11 +150,10 @@ def info(
 ) -> None:
     """Say what is in a trace, and what an infinite cache would hit."""
     write = _writer(as_json, as_csv, output)
-    from kvsim.cache import metrics
 
     with Meter() as meter:
         loaded = _open(meter, trace, format, rows, nested, block_size, keep_repeats)
-    facts = metrics.info(loaded)
+    facts = loaded.info()
     _say_notes(loaded)
     write(facts, lambda: terminal.facts_table(loaded.name, facts))
 
@@ -209,11 +208,11 @@ def simulate(
     """
     write = _writer(as_json, as_csv, output)
     from kvsim.cache import capacity as capacities
-    from kvsim.cache import metrics
     from kvsim.cache.engine import Switches
     from kvsim.cache.sweep import simulate as run
+    from kvsim.traces.durations import parse_duration
 
-    lifetime = None if ttl is None else capacities.parse_duration(ttl)
+    lifetime = None if ttl is None else parse_duration(ttl)
     policies = _policies(_items("--policy", policy or ["lru"]))
     sizes = _items("--capacity", capacity)
     switches = Switches(eviction, not no_pin, touch_order, hits, hit_cap)
@@ -226,7 +225,7 @@ def simulate(
         for done, (chosen, size) in enumerate(cells):
             meter("simulating", done, len(cells))
             result = run(loaded, chosen, size, ttl=lifetime, switches=switches, seed=seed)
-            summary = metrics.summary(loaded, result)
+            summary = result.row()
             table.append({field: summary[field] for field in RUN_FIELDS})
     _say_notes(loaded)
     write(table, lambda: _runs_table(loaded.name, table, lifetime))
@@ -263,8 +262,9 @@ def curve(
         raise _usage("--all and --capacity exclude each other")
     from kvsim.cache import capacity as capacities
     from kvsim.cache.curves import lru_curve
+    from kvsim.traces.durations import parse_duration
 
-    lifetime = None if ttl is None else capacities.parse_duration(ttl)
+    lifetime = None if ttl is None else parse_duration(ttl)
     with Meter() as meter:
         loaded = _open(meter, trace, format, rows, nested, block_size, keep_repeats)
         loaded = _arrange(loaded, window, sessions, seed)
@@ -337,16 +337,17 @@ def fetch(
 
     Without names: every trace of the study. An interrupted download goes on where it stopped.
     """
-    from kvsim.traces import fetch as fetching
+    from kvsim.traces import opening
+    from kvsim.traces.fetch import fetch as bring
 
     if listing:
-        _print(terminal.as_text(_traces_table(fetching)))
+        _print(terminal.as_text(_traces_table()))
         return
     with Meter() as meter:
-        had = fetching.fetch(names or (), mirror=mirror, raw=to, progress=meter, say=_say)
+        had = bring(names or (), mirror=mirror, raw=to, progress=meter, say=_say)
         if to is None:
             for name in had:
-                fetching.open_trace(name, progress=meter.task(f"converting {name}"))
+                opening.open_trace(name, window=None, progress=meter.task(f"converting {name}"))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -374,24 +375,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _open(meter: Meter, name: str, *options: Any) -> "Trace":
-    from kvsim.traces.fetch import open_trace
+    from kvsim.traces.opening import open_trace
 
     names = ("format", "rows", "nested", "block_size", "keep_repeats")
     given = dict(zip(names, options, strict=True))
-    return open_trace(name, progress=meter.task(f"reading {name}"), **given)
+    return open_trace(name, window=None, progress=meter.task(f"reading {name}"), **given)
 
 
 def _arrange(trace: "Trace", window: str | None, sessions: int | None, seed: int) -> "Trace":
-    """Give the sessions their starts; a trace without sessions keeps its times."""
-    from kvsim.cache.capacity import parse_duration
-    from kvsim.traces.arrivals import interleave
+    """Give the sessions their starts; a trace with recorded arrivals keeps them."""
+    from kvsim.traces.arrivals import DEFAULT_WINDOW, arrange
+    from kvsim.traces.trace import SESSION, TraceError
 
-    if trace.sessions is None and window is None and sessions is None:
-        return trace
-    seconds = parse_duration(window or DEFAULT_WINDOW)
-    if seconds == float("inf"):
-        raise _usage("--window inf: sessions need a finite time to start in, such as 8h")
-    return interleave(trace, seconds, seed, sessions)
+    if window is not None and trace.clock != SESSION:
+        raise TraceError(f"{trace.name}: its arrivals are recorded, so --window does not apply")
+    return arrange(trace, window or DEFAULT_WINDOW, seed, sessions)
 
 
 def _policies(items: list[str]) -> "list[str | Policy]":
@@ -428,17 +426,20 @@ def _runs_table(name: str, runs: list[dict[str, Any]], ttl: float | None) -> Tab
     return terminal.table_of(name, shown, RUN_COLUMNS, caption)
 
 
-def _traces_table(fetching: Any) -> Table:
-    raw = fetching.raw_folder()
+def _traces_table() -> Table:
+    from kvsim.traces.fetch import present
+    from kvsim.traces.registry import raw_folder, registry
+
+    raw = raw_folder()
     rows = [
         {
             "name": entry.name,
             "set": entry.set,
-            "here": "yes" if fetching.present(entry, raw) else "no",
+            "here": "yes" if present(entry, raw) else "no",
             "licence": entry.licence,
             "source": entry.source,
         }
-        for entry in fetching.registry().values()
+        for entry in registry().values()
     ]
     return terminal.table_of(f"Known traces, besides sample ({raw})", rows, TRACE_COLUMNS)
 

@@ -10,7 +10,8 @@ import typer
 
 from kvsim.experiments import EXPERIMENTS
 from kvsim.experiments.store import RESULTS, Experiment, difference
-from kvsim.traces.fetch import SAMPLE, known_names, open_trace, raw_folder
+from kvsim.traces.opening import open_trace
+from kvsim.traces.registry import SAMPLE, known_names, raw_folder
 from kvsim.traces.trace import Trace, TraceError
 
 VERIFY = "verify"
@@ -20,11 +21,11 @@ UNFINISHED = RESULTS.parent / "_build" / "unfinished"
 def present(names: list[str] | None) -> list[Trace]:
     """Return the traces asked for, or all known ones at hand (the sample always is)."""
     if names:
-        return [open_trace(name) for name in names]
+        return [open_trace(name, window=None) for name in names]
     traces = []
     for name in known_names():
         try:
-            traces.append(open_trace(name))
+            traces.append(open_trace(name, window=None))
         except TraceError as error:
             if name == SAMPLE:
                 raise

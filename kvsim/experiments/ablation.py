@@ -9,15 +9,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from kvsim.analysis.costs import LLAMA_3_70B, prefill_cost, recompute_cost, saving
 from kvsim.cache.capacity import log_spaced
-from kvsim.cache.engine import Result, Switches
+from kvsim.cache.costs import LLAMA_3_70B, prefill_cost, recompute_cost, saving
+from kvsim.cache.engine import Switches
 from kvsim.cache.policies import get
 from kvsim.cache.policies.hazard import FACTORIAL
-from kvsim.cache.sweep import arrange, simulate
+from kvsim.cache.result import Result
+from kvsim.cache.sweep import simulate
 from kvsim.experiments.plain import NO_DATA, count, fine_percent, lay_out, percent
 from kvsim.experiments.store import Experiment, Tables
 from kvsim.report import published
+from kvsim.traces.arrivals import arrange
 from kvsim.traces.trace import Trace
 
 IDEAS = tuple(policy.name for policy in FACTORIAL)

@@ -13,8 +13,9 @@ import pandas as pd
 from kvsim.cache.capacity import log_spaced
 from kvsim.cache.engine import Switches, replay
 from kvsim.cache.policies import get
-from kvsim.cache.sweep import arrange, simulate
+from kvsim.cache.sweep import simulate
 from kvsim.experiments.store import Experiment, Tables
+from kvsim.traces.arrivals import arrange
 from kvsim.traces.trace import Trace
 
 BOUND_POLICIES = ("lru", "fifo", "lfu", "belady", "opt")

@@ -8,10 +8,10 @@ import pandas as pd
 from kvsim.analysis import gaps
 from kvsim.analysis.modality import silverman, supported_modes
 from kvsim.analysis.workingset import sharing, working_set
-from kvsim.cache.sweep import arrange
 from kvsim.experiments.plain import count, figure, fine_percent, label, lay_out, percent
 from kvsim.experiments.store import Experiment, Tables
 from kvsim.report import published
+from kvsim.traces.arrivals import arrange
 from kvsim.traces.trace import Trace
 
 LEVELS = {"p10": 0.1, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p90": 0.9, "p99": 0.99, "max": 1.0}

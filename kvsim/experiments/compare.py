@@ -19,14 +19,15 @@ import pandas as pd
 from scipy.stats import studentized_range
 
 from kvsim import source_version
-from kvsim.analysis.costs import prefill_cost, recompute_cost, saving
 from kvsim.cache.capacity import log_spaced
-from kvsim.cache.engine import Result
+from kvsim.cache.costs import prefill_cost, recompute_cost, saving
 from kvsim.cache.policies import LEFT_OUT, POLICIES
-from kvsim.cache.sweep import arrange, simulate
+from kvsim.cache.result import Result
+from kvsim.cache.sweep import simulate
 from kvsim.experiments.store import Experiment, Tables
 from kvsim.report import published
 from kvsim.report.terminal import Meter
+from kvsim.traces.arrivals import arrange
 from kvsim.traces.trace import Trace
 
 SEEDS = (0, 1, 2, 3, 4)

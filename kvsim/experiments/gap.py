@@ -9,12 +9,12 @@ import pandas as pd
 
 from kvsim.analysis.gaps import BUCKETS, FIRST_REQUEST, by_age, by_gap, recomputed_tokens
 from kvsim.cache.capacity import parse
-from kvsim.cache.engine import Result
-from kvsim.cache.sweep import arrange, simulate
+from kvsim.cache.result import Result
+from kvsim.cache.sweep import simulate
 from kvsim.experiments.plain import NO_DATA, count, label, lay_out, percent
 from kvsim.experiments.store import Experiment, Tables
 from kvsim.report import published
-from kvsim.traces.arrivals import interleave
+from kvsim.traces.arrivals import arrange
 from kvsim.traces.trace import Trace
 
 POLICIES = ("lru", "lfu", "opt")
@@ -121,7 +121,7 @@ def _headline(
             capacity = blocks
             if in_use is not None:
                 capacity = round(blocks * in_use / published.STUDY_WORKING_SET_TOKENS)
-            arranged = interleave(sample, window, seed)
+            arranged = arrange(sample, window, seed)
             run = simulate(arranged, "lru", capacity)
             facts = {
                 "setup": setup,

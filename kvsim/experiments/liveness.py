@@ -16,9 +16,10 @@ import pandas as pd
 
 from kvsim.cache.capacity import log_spaced
 from kvsim.cache.curves import lru_curve
-from kvsim.cache.sweep import arrange, run
+from kvsim.cache.sweep import run
 from kvsim.experiments.store import Experiment, Tables
 from kvsim.report.terminal import Meter
+from kvsim.traces.arrivals import arrange
 from kvsim.traces.trace import Trace
 
 SHARES = (

@@ -8,9 +8,9 @@ import pandas as pd
 
 from kvsim.cache.capacity import log_spaced, parse
 from kvsim.cache.expiry import Flow, fires_from, flow, hits_differ_from
-from kvsim.cache.sweep import arrange
 from kvsim.experiments.plain import NO_DATA, count, fine_percent, label, lay_out, percent
 from kvsim.experiments.store import Experiment, Tables
+from kvsim.traces.arrivals import arrange
 from kvsim.traces.trace import Trace
 
 TTLS = (60.0, 300.0, 3600.0)  # seconds

@@ -5,10 +5,12 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from kvsim.cache.engine import Result, Switches
-from kvsim.cache.sweep import arrange, simulate
+from kvsim.cache.engine import Switches
+from kvsim.cache.result import Result
+from kvsim.cache.sweep import simulate
 from kvsim.experiments.store import Experiment, Tables
 from kvsim.report import published
+from kvsim.traces.arrivals import arrange
 from kvsim.traces.trace import Trace
 
 CAPACITIES = (1_000, 10_000, 30_000, 50_000, 100_000)

@@ -14,7 +14,7 @@ from myst_nb import glue
 
 from kvsim.experiments.store import load_table
 from kvsim.report import figures
-from kvsim.traces import fetch
+from kvsim.traces import opening
 from kvsim.traces.trace import Trace
 
 
@@ -109,7 +109,7 @@ def source_file(path: str) -> Code:
 
 def open_trace(name: str) -> Trace:
     """Open a known trace or a path, without progress, for a chapter's live part."""
-    return fetch.open_trace(name)
+    return opening.open_trace(name, window=None)
 
 
 def _words(name: Any) -> Any:

@@ -1,24 +1,33 @@
-"""When sessions arrive: synthetic starts, sub-samples, cuts by time."""
+"""When requests arrive: the one place that gives sessions their starts; cuts by time."""
 
 from dataclasses import replace
 
 import numpy as np
 
-from kvsim.traces.trace import Trace, TraceError
+from kvsim.traces.durations import parse_duration
+from kvsim.traces.trace import DRAWN, SESSION, SESSION_CLOCK_NOTE, Trace, TraceError
+
+DEFAULT_WINDOW = "8h"
 
 
-def interleave(trace: Trace, window: float, seed: int, sessions: int | None = None) -> Trace:
+def arrange(
+    trace: Trace,
+    window: float | str = DEFAULT_WINDOW,
+    seed: int = 0,
+    sessions: int | None = None,
+) -> Trace:
     """Start each session at a seeded uniform time in ``[0, window)``.
 
     Session traces hold no arrival times across sessions, so a result that
-    depends on them must state window and seed.
+    depends on them must state window and seed. A trace with recorded arrivals
+    keeps them.
 
     Parameters
     ----------
     trace : Trace
-        A trace whose sessions each start at time 0.
-    window : float
-        Seconds; 0 starts every session at 0.
+        Its `clock` says whether there are starts to draw.
+    window : float or str
+        Seconds, or a duration such as ``"8h"``; 0 starts every session at 0.
     seed : int
         Of the sub-sample and the starts.
     sessions : int, optional
@@ -27,27 +36,42 @@ def interleave(trace: Trace, window: float, seed: int, sessions: int | None = No
     Raises
     ------
     TraceError
-        If the trace has no sessions, or fewer than asked for.
+        If starts were drawn before, the window makes no sense, or more
+        sessions are asked for than there are.
     """
-    if trace.sessions is None:
-        raise TraceError(f"{trace.name}: no sessions in it, so no arrivals can be drawn")
-    if window < 0:
-        raise TraceError(f"window is {window} s; it must be at least 0")
-    known = np.unique(trace.session)
+    if trace.clock == DRAWN:
+        raise TraceError(
+            f"{trace.name}: its session starts are drawn already; "
+            "open it with window=None to draw others"
+        )
+    known = np.unique(trace.session) if trace.sessions is not None else np.zeros(0, dtype=int)
     draw, starts = (np.random.default_rng([seed, stream]) for stream in (0, 1))
-    kept = known
+    kept = trace
     if sessions is not None:
         if not 0 < sessions <= len(known):
             raise TraceError(f"{sessions} sessions asked for; {trace.name} has {len(known)}")
-        kept = np.sort(draw.choice(known, sessions, replace=False))
-        trace = trace.select(np.isin(trace.session, kept))
+        chosen = np.sort(draw.choice(known, sessions, replace=False))
+        kept = trace.select(np.isin(trace.session, chosen))
+    if trace.clock != SESSION:
+        return kept
+    length = parse_duration(window)
+    if not 0 <= length < np.inf:
+        raise TraceError(f"window is {window}; sessions need a finite time to start in, such as 8h")
+    if trace.requests == 0:
+        return replace(kept, clock=DRAWN)
     # One start a session of the whole trace: a session's start does not depend on the sample.
     # Multiples of 1/1024 s keep differences of whole-second times exact, as TTLs compare them.
     start = np.zeros(known[-1] + 1)
-    start[known] = np.floor(1024 * starts.uniform(0.0, window, len(known))) / 1024
-    note = f"Arrivals synthesised: uniform session starts in {window:g} s, seed {seed}."
-    arranged = trace.sorted_by(trace.arrival + start[trace.session])
-    return replace(arranged, notes=(*trace.notes, note))
+    start[known] = np.floor(1024 * starts.uniform(0.0, length, len(known))) / 1024
+    arranged = kept.sorted_by(kept.arrival + start[kept.session])
+    notes = [note for note in trace.notes if note != SESSION_CLOCK_NOTE]
+    notes.append(
+        f"Session starts drawn uniformly in {length:g} s, seed {seed} (--window, --seed): "
+        "the trace records none."
+        if length
+        else "Every session starts at 0, as asked (--window 0)."
+    )
+    return replace(arranged, clock=DRAWN, notes=tuple(notes))
 
 
 def cut(trace: Trace, start: float = 0.0, stop: float = np.inf) -> Trace:

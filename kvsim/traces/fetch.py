@@ -1,19 +1,12 @@
-"""Published traces by name: the registry, verified copies in ``data/raw``, opening one."""
+"""Bringing published traces into the raw folder, each file verified."""
 
-import difflib
-import hashlib
-import json
 import os
 import shutil
-import tomllib
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from kvsim.traces import readers
 from kvsim.traces.download import (
     FetchError,
     Patience,
@@ -25,101 +18,13 @@ from kvsim.traces.download import (
     require_space,
     sha256,
 )
-from kvsim.traces.trace import Trace, load, write_atomically
+from kvsim.traces.registry import Entry, raw_folder, select
+from kvsim.traces.trace import write_atomically
 
-PROJECT_DATA = Path(__file__).resolve().parents[2] / "data"
-SAMPLE = "sample"
 RECORDED = "recorded-hashes.txt"
 CONNECTIONS = 4
 
 Progress = Callable[[str, int, int], None]
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A trace of the registry; ``data/registry.toml`` says what its fields mean."""
-
-    name: str
-    set: str
-    path: str
-    licence: str
-    url: str = ""
-    hub: str = ""
-    revision: str = ""
-    size: int | None = None
-    about: int = 0
-    sha256: str = ""
-    git_blob: str = ""
-    blobs: str = ""
-    without: tuple[str, ...] = ()
-    shared_with: str = ""
-    archive: RemoteFile | None = None
-    optional: bool = False
-
-    @cached_property
-    def files(self) -> tuple[RemoteFile, ...]:
-        """The files as published: one, or the many of a folder."""
-        if not self.blobs:
-            return (RemoteFile(self.path, self.url, self.size, self.sha256, self.git_blob),)
-        rows = (line.split() for line in _committed(self.blobs).read_text().splitlines())
-        named = [(blob, Path(path).name) for blob, path in rows]
-        return tuple(
-            RemoteFile(f"{self.path}/{name}", f"{self.url}/{name}", git_blob=blob)
-            for blob, name in named
-            if name not in self.without
-        )
-
-    @property
-    def source(self) -> str:
-        """The repository that publishes the trace, for people."""
-        if self.hub:
-            return f"huggingface.co/datasets/{self.hub}"
-        return f"github.com/{'/'.join(self.url.split('/')[3:5])}"
-
-
-def data_folder() -> Path:
-    """Return ``$KVSIM_DATA``, else the project's ``data`` folder."""
-    return Path(os.environ.get("KVSIM_DATA") or PROJECT_DATA)
-
-
-def raw_folder() -> Path:
-    """Return the folder of fetched traces."""
-    return data_folder() / "raw"
-
-
-def registry() -> dict[str, Entry]:
-    """Return the published traces by name."""
-    with _committed("registry.toml").open("rb") as file:
-        rows = tomllib.load(file)["trace"]
-    return {row["name"]: _entry(row) for row in rows}
-
-
-def known_names() -> list[str]:
-    """Return the names that `open_trace` takes."""
-    return [SAMPLE, *registry()]
-
-
-def select(names: Iterable[str] = ()) -> list[Entry]:
-    """Return the registry's entries of the given trace or set names.
-
-    A set stands for all its traces but the optional ones, and no name at all
-    for every set. A name that is both means the set.
-
-    Raises
-    ------
-    FetchError
-        If a name is neither a trace nor a set.
-    """
-    entries = registry()
-    sets = {entry.set for entry in entries.values()}
-    wanted = set(names) or sets
-    for name in sorted(wanted - sets - entries.keys()):
-        raise FetchError(_unknown(name, "neither a trace nor a set", sorted({*entries, *sets})))
-    return [
-        entry
-        for entry in entries.values()
-        if (entry.set in wanted and not entry.optional) or entry.name in wanted - sets
-    ]
 
 
 def fetch(
@@ -198,109 +103,6 @@ def present(entry: Entry, raw: Path) -> bool:
     if entry.archive and is_right(raw / entry.archive.path, entry.archive):
         return True
     return all(is_right(raw / file.path, _as_recorded(file, raw)) for file in entry.files)
-
-
-def open_trace(
-    name_or_path: str | Path,
-    *,
-    progress: Callable[[int, int], None] | None = None,
-    **options: Any,
-) -> Trace:
-    """Open a trace by its name in the registry, or from a path.
-
-    A named trace is converted once; later calls open the saved form, which is
-    made anew when the source, the options or the readers change.
-
-    Parameters
-    ----------
-    name_or_path : str or Path
-        A known name (which wins over a file of that name), or a file or
-        folder that `kvsim.traces.readers.read` takes.
-    progress : callable, optional
-        Told (bytes read, bytes in all) while a source is read.
-    **options
-        Options of `kvsim.traces.readers.read`.
-
-    Raises
-    ------
-    TraceError
-        If the name is unknown, the trace is not fetched, or its content is bad.
-    """
-    name = str(name_or_path)
-    if name not in known_names():
-        if not Path(name).exists():
-            raise FetchError(_unknown(name, "no such file and no known trace", known_names()))
-        return readers.read(name, progress=progress, **options)
-    source = _committed("sample.tar.xz") if name == SAMPLE else _source(registry()[name])
-    given = {key: value for key, value in options.items() if value not in (None, False)}
-    saved = _saved_form(name, source, given)
-    if saved.exists():
-        return load(saved)
-    trace = replace(readers.read(source, progress=progress, **given), name=name)
-    _keep(trace, saved)
-    return trace
-
-
-def _entry(row: dict[str, Any]) -> Entry:
-    archive = RemoteFile(**row.pop("archive")) if "archive" in row else None
-    return Entry(**row | {"without": tuple(row.get("without", ()))}, archive=archive)
-
-
-def _committed(name: str) -> Path:
-    """Return a data file of the project; a data folder elsewhere may bring its own."""
-    own = data_folder() / name
-    return own if own.exists() else PROJECT_DATA / name
-
-
-def _unknown(name: str, what: str, known: list[str]) -> str:
-    close = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {close[0]!r}? " if close else ""
-    return f"{name}: {what}; {hint}known: {', '.join(known)}"
-
-
-def _source(entry: Entry) -> Path:
-    """Return the file or folder of a fetched trace; a half-fetched one is an error."""
-    raw = raw_folder()
-    if entry.archive and (raw / entry.archive.path).exists():
-        return raw / entry.archive.path
-    have = sum((raw / file.path).exists() for file in entry.files)
-    if have < len(entry.files):
-        state = f"only {have} of its {len(entry.files)} files are" if have else "not"
-        raise FetchError(
-            f"{entry.name}: {state} in {raw}; get it with 'kvsim fetch {entry.name}', "
-            "or all traces with 'make data'"
-        )
-    return raw / entry.path
-
-
-def _saved_form(name: str, source: Path, options: dict[str, Any]) -> Path:
-    # Size and time stand for the content here: hashing 2 GB would take longer than opening.
-    files = sorted(source.iterdir()) if source.is_dir() else [source]
-    stats = [(file.name, file.stat()) for file in files]
-    state = [(label, stat.st_size, stat.st_mtime_ns) for label, stat in stats]
-    how = _short_hash([options, _readers_hash()])
-    return raw_folder() / "converted" / f"{name}-{how}-{_short_hash(state)}.npz"
-
-
-def _readers_hash() -> str:
-    package = Path(__file__).parent
-    sources = [package / "trace.py", package / "radix.py", *sorted(package.glob("readers/*.py"))]
-    return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
-
-
-def _short_hash(value: object) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:12]
-
-
-def _keep(trace: Trace, saved: Path) -> None:
-    """Save a converted trace in place of its older forms."""
-    try:
-        trace.save(saved)
-    except OSError:
-        return  # a read-only data folder: read the source again next time
-    for old in saved.parent.glob(f"{saved.stem.rpartition('-')[0]}-*.npz"):
-        if old != saved:
-            old.unlink(missing_ok=True)
 
 
 def _copy(entry: Entry, mirror: Path, raw: Path) -> str:

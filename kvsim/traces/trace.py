@@ -7,12 +7,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numba import njit
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+# Values of Trace.clock.
+RECORDED, SESSION, DRAWN = "recorded", "session", "drawn"
+SESSION_CLOCK_NOTE = "No arrival times across sessions: each session starts at its own 0."
 
 
 class TraceError(ValueError):
@@ -89,6 +92,9 @@ class Trace:
         The radix tree of all chains.
     notes : tuple of str
         What the reader dropped, moved or assumed, a sentence each.
+    clock : {"recorded", "session", "drawn"}
+        What arrivals count from: one clock for all requests; each session's own start, which no
+        cache can be replayed on; or starts drawn by `kvsim.traces.arrivals.arrange`.
     """
 
     name: str
@@ -104,12 +110,21 @@ class Trace:
     terminal: np.ndarray
     tree: Tree
     notes: tuple[str, ...] = ()
+    clock: str = RECORDED
 
     def __post_init__(self) -> None:
         for name in REQUEST_COLUMNS:
             getattr(self, name).setflags(write=False)
         for column in self.tree:
             column.setflags(write=False)
+
+    def __repr__(self) -> str:
+        sessions = "" if self.sessions is None else f", {self.sessions:,} sessions"
+        facts = (
+            f"<Trace {self.name}: {self.requests:,} requests{sessions}, {self.blocks:,} blocks "
+            f"({self.distinct_blocks:,} distinct) of {self.block_size} tokens>"
+        )
+        return "\n".join((facts, *(f"note: {note}" for note in self.notes)))
 
     @property
     def requests(self) -> int:
@@ -175,6 +190,20 @@ class Trace:
     def infinite_hit_tokens(self) -> int:
         """Token hits of an infinite cache."""
         return int(self.seen_tokens.sum())
+
+    def info(self) -> dict[str, Any]:
+        """Return what is in the trace (counts in requests, sessions, blocks, tokens)."""
+        return {
+            "requests": self.requests,
+            "sessions": self.sessions,
+            "blocks": self.blocks,
+            "distinct_blocks": self.distinct_blocks,
+            "infinite_hit_blocks": self.infinite_hit_blocks,
+            "input_tokens": int(self.input_tokens.sum()),
+            "infinite_hit_tokens": self.infinite_hit_tokens,
+            "unblocked_tokens": int(self.unblocked_tokens.sum()),
+            "block_size": self.block_size,
+        }
 
     def select(self, rows: np.ndarray) -> "Trace":
         """Return the requests `rows` (index or mask) with the tree pruned to them.
@@ -282,6 +311,24 @@ def write_atomically(path: str | Path, write: Callable[[IO[bytes]], object]) -> 
     except BaseException:
         os.unlink(temporary)
         raise
+
+
+def on_one_clock(trace: Trace) -> Trace:
+    """Return a trace that can be replayed as it is.
+
+    Raises
+    ------
+    TraceError
+        If each session's arrivals count from its own start.
+    """
+    if not isinstance(trace, Trace):
+        raise TraceError(f"{trace!r} is not a trace; open_trace(name or path) gives one")
+    if trace.clock == SESSION:
+        raise TraceError(
+            f"{trace.name}: every session starts at its own 0; say when they start: "
+            "arrange(trace, window='8h', seed=0), or window=0 for all at once"
+        )
+    return trace
 
 
 def accesses_by_node(trace: Trace) -> tuple[np.ndarray, np.ndarray]:

@@ -16,9 +16,9 @@ import math
 import numpy as np
 from numba import njit
 
-from kvsim.cache.engine import QUEUE, USED, Policy, new_state, order_of
 from kvsim.cache.policies.ghosts import LIVE, bury, claim_missing, drop, new_ghost, stretch, trim
 from kvsim.cache.policies.segments import cut, newest
+from kvsim.cache.policy import QUEUE, USED, Policy, new_state, order_of
 
 ONCE, TARGET, TIE_ONCE = range(3)
 TALLY = 0  # of a node's blocks, those in T1

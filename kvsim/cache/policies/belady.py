@@ -10,7 +10,7 @@ of a harness that forgets to update it (on a tree of one block a node).
 
 import numpy as np
 
-from kvsim.cache.engine import Policy, new_state
+from kvsim.cache.policy import Policy, new_state
 from kvsim.traces.trace import accesses_by_node
 
 NEXT, CURSOR = range(2)

@@ -14,9 +14,9 @@ so a shared block is pinned by its latest user. Without sessions, conversations 
 
 import numpy as np
 
-from kvsim.cache.engine import Policy, new_state
 from kvsim.cache.policies.hazard import conversations
 from kvsim.cache.policies.liveness import BINS, WIDTHS, age_bin
+from kvsim.cache.policy import Policy, new_state
 from kvsim.traces.trace import TraceError
 
 WAIT, RATE, PIN, GAPS = range(4)  # then the histogram of gaps

@@ -8,7 +8,7 @@ exact depth would alternate block by block between chains of one length.
 
 from numba import njit
 
-from kvsim.cache.engine import Policy
+from kvsim.cache.policy import Policy
 
 
 @njit(cache=True)

@@ -4,7 +4,7 @@ Source: classic control. Cost: O(log leaves) a request. Adapted: among blocks
 of one request, which are inserted root first, the shallower is the older.
 """
 
-from kvsim.cache.engine import Policy
+from kvsim.cache.policy import Policy
 
 
 def rank(state, cache, node, now):

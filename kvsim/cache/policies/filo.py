@@ -5,7 +5,7 @@ Adapted: among blocks of one request, which are inserted root first, the
 deeper is the younger.
 """
 
-from kvsim.cache.engine import Policy
+from kvsim.cache.policy import Policy
 
 
 def rank(state, cache, node, now):

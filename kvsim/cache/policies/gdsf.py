@@ -11,7 +11,7 @@ billion parameters); the leaf with the smallest key goes and L never falls.
 
 from numba import njit
 
-from kvsim.cache.engine import Policy, new_state
+from kvsim.cache.policy import Policy, new_state
 from kvsim.traces.trace import TraceError
 
 AGE, KNEE = range(2)

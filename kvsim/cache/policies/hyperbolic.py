@@ -5,7 +5,7 @@ since insertion. Cost: O(leaves) a request that evicts. Adapted: all leaves are
 ranked where the paper samples 64 objects; time counts requests, plus one.
 """
 
-from kvsim.cache.engine import Policy
+from kvsim.cache.policy import Policy
 
 
 def rank(state, cache, node, now):

@@ -13,8 +13,8 @@ the leaf rule. Without sessions, conversations are inferred.
 import numpy as np
 from numba import njit
 
-from kvsim.cache.engine import Policy, new_state
 from kvsim.cache.policies.hazard import conversations
+from kvsim.cache.policy import Policy, new_state
 from kvsim.traces.trace import accesses_by_node
 
 CURSOR = 0

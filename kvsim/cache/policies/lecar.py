@@ -14,9 +14,9 @@ import math
 import numpy as np
 from numba import njit
 
-from kvsim.cache.engine import INSERTED, Policy, new_state
 from kvsim.cache.policies.ghosts import bury, claim_missing, drop, mark_of, new_ghost, trim
 from kvsim.cache.policies.random import mix
+from kvsim.cache.policy import INSERTED, Policy, new_state
 
 WEIGHT, BY_LRU, SEED, RATE, DISCOUNT, HISTORY = range(6)
 

@@ -10,7 +10,7 @@ Parameters: `step` in tokens. Cost: O(log leaves) a request and step evicted. Ad
 
 import numpy as np
 
-from kvsim.cache.engine import Policy, new_state
+from kvsim.cache.policy import Policy, new_state
 
 
 def rank(state, cache, node, now):

@@ -5,7 +5,7 @@ Cost: O(log leaves) a request. Adapted: a count is a block's, and in-cache LFU
 forgets it when the block leaves, so the re-inserted tail of a node counts anew.
 """
 
-from kvsim.cache.engine import Policy, new_state
+from kvsim.cache.policy import Policy, new_state
 
 
 def rank(state, cache, node, now):

@@ -10,7 +10,7 @@ from insertion; ties go to the least recently used.
 
 from numba import njit
 
-from kvsim.cache.engine import Policy, new_state
+from kvsim.cache.policy import Policy, new_state
 
 AGE = 0  # of the scalars: L; of a node's columns: L at its last use
 

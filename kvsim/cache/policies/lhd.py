@@ -13,7 +13,7 @@ A block that expires counts as evicted.
 
 from numba import njit
 
-from kvsim.cache.engine import Policy, new_state
+from kvsim.cache.policy import Policy, new_state
 
 CLASSES, BINS = 4, 128
 HITS, EVICTIONS, NEW_HITS, NEW_EVICTIONS, DENSITY = (i * CLASSES * BINS for i in range(5))

@@ -12,7 +12,7 @@ entries and no share reserved for new blocks.
 
 import numpy as np
 
-from kvsim.cache.engine import Policy, new_state
+from kvsim.cache.policy import Policy, new_state
 
 LAST, GAP = range(2)
 

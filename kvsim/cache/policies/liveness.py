@@ -1,6 +1,6 @@
 """Liveness: LRU until keeping the liveliest chains is seen to pay, then that.
 
-Source: ours, for issue 4; the index is Gittins' (1979) with hazards learned by
+Source: ours; the index is Gittins' (1979) with hazards learned by
 age and class as in LHD (Beckmann et al., NSDI'18). Online, without an oracle and
 without session labels: it watches chains, resident or not.
 
@@ -35,7 +35,7 @@ O(leaves) a request that evicts.
 import numpy as np
 from numba import njit
 
-from kvsim.cache.engine import STEADY, Policy, new_state
+from kvsim.cache.policy import STEADY, Policy, new_state
 
 BINS, FIRST, GROWTH = 64, 0.25, 1.3  # ages: the first bin is FIRST seconds long
 WIDTHS = np.diff(FIRST * GROWTH ** np.arange(BINS), prepend=0.0)

@@ -14,9 +14,9 @@ sessions so far; without sessions, conversations are inferred.
 
 import numpy as np
 
-from kvsim.cache.engine import Policy, new_state
 from kvsim.cache.policies.hazard import conversations
 from kvsim.cache.policies.kvflow import CURSOR, next_use
+from kvsim.cache.policy import Policy, new_state
 from kvsim.traces.trace import TraceError, accesses_by_node
 
 ACCURACY, GAPS, SUM = range(3)

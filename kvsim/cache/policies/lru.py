@@ -5,7 +5,7 @@ Cost: O(log leaves) a request. Nothing adapted: every leaf ranks equal, and
 the engine breaks ties by recency.
 """
 
-from kvsim.cache.engine import Policy
+from kvsim.cache.policy import Policy
 
 POLICY = Policy(
     name="lru",

@@ -8,7 +8,7 @@ or lost with the block where `history` is false; no correlated reference
 period, since one request uses a block once.
 """
 
-from kvsim.cache.engine import Policy, new_state
+from kvsim.cache.policy import Policy, new_state
 from kvsim.traces.trace import TraceError
 
 HISTORY = 0

@@ -4,7 +4,7 @@ Source: classic; the `mru` strategy of SGLang. Cost: O(log leaves) a request.
 Nothing adapted: LRU's order backwards, restricted to evictable leaves.
 """
 
-from kvsim.cache.engine import Policy
+from kvsim.cache.policy import Policy
 
 
 def rank(state, cache, node, now):

@@ -13,7 +13,7 @@ that of its latest computation where the paper averages, and uses die with the b
 
 from numba import njit
 
-from kvsim.cache.engine import Policy, new_state
+from kvsim.cache.policy import Policy, new_state
 from kvsim.traces.trace import TraceError
 
 CLOCK, KNEE, COST = range(3)

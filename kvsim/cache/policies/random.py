@@ -8,7 +8,7 @@ a generator so that two simulators agree however they order their candidates.
 import numpy as np
 from numba import njit
 
-from kvsim.cache.engine import EVICTED, Policy, new_state
+from kvsim.cache.policy import EVICTED, Policy, new_state
 
 
 @njit(cache=True)

@@ -12,8 +12,8 @@ for each token; should only marked leaves be left, they are drawn from.
 
 import numpy as np
 
-from kvsim.cache.engine import Policy, new_state
 from kvsim.cache.policies.random import mix
+from kvsim.cache.policy import Policy, new_state
 
 SEED, PHASE, MARKED = range(3)
 

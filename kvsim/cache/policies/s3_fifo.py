@@ -15,9 +15,9 @@ libCacheSim has it, newcomers enter the main queue once the small one is full,
 until something was evicted.
 """
 
-from kvsim.cache.engine import EVICTED, QUEUE, Policy, new_state, order_of
 from kvsim.cache.policies.ghosts import bury, claim_missing, drop, new_ghost, stretch, trim
 from kvsim.cache.policies.segments import above, cut, newest
+from kvsim.cache.policy import EVICTED, QUEUE, Policy, new_state, order_of
 
 SMALL, MOVES, SMALL_SHARE, GHOST_SHARE, FILL_MAIN = range(5)
 TALLY = 0  # of a node's blocks, those in the small queue

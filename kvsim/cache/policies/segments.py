@@ -6,7 +6,7 @@ place of a queue. Where only part of them moves, the run is cut.
 
 from numba import njit
 
-from kvsim.cache.engine import FREE_RUN, RUNS
+from kvsim.cache.policy import FREE_RUN, RUNS
 
 
 @njit(cache=True)

@@ -28,7 +28,8 @@ from functools import partial
 import numpy as np
 from numba import njit
 
-from kvsim.cache.engine import Policy, Result, counted
+from kvsim.cache.policy import Policy
+from kvsim.cache.result import Result, counted
 from kvsim.traces.trace import Trace
 
 LRU, LFU, SLRU = range(3)
@@ -49,7 +50,7 @@ def replay(strategy: int, trace: Trace, policy: Policy, capacity: int, surplus: 
         trace.terminal, *trace.tree, trace.block_size, capacity, strategy, surplus, counts, hits
     )
     flow = {"inserted_blocks": int(counts[INSERTED]), "evicted_blocks": int(counts[EVICTED])}
-    return counted(policy.name, capacity, hits[0], hits[1], **flow, expired_blocks=0)
+    return counted(trace, policy.name, capacity, hits[0], hits[1], **flow, expired_blocks=0)
 
 
 @njit(cache=True)

@@ -11,8 +11,8 @@ that stand there too and were used too, for they stay because of it.
 
 from numba import njit
 
-from kvsim.cache.engine import Policy, new_state
 from kvsim.cache.policies.segments import above, newest
+from kvsim.cache.policy import Policy, new_state
 
 ROUND, HAND = range(2)
 SEEN, NEXT_ROUND = range(2)

@@ -12,8 +12,8 @@ the least recently used protected one goes.
 
 from numba import njit
 
-from kvsim.cache.engine import QUEUE, Policy, new_state, order_of
 from kvsim.cache.policies.segments import above, cut, found, newest
+from kvsim.cache.policy import QUEUE, Policy, new_state, order_of
 
 PROTECTED, PROTECTED_SHARE = range(2)
 TALLY = 0  # of a node's blocks, those protected

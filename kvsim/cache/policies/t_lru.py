@@ -12,7 +12,7 @@ paper predicts; the paper aims at tail latency, which hit ratios do not show.
 
 from numba import njit
 
-from kvsim.cache.engine import Policy, new_state
+from kvsim.cache.policy import Policy, new_state
 
 AHEAD, BUDGET = range(2)
 

@@ -9,9 +9,9 @@ queue whose turn it is has none, those of the other may. What one request
 inserted stands in one place of A1in, the least recently used leaf of it first.
 """
 
-from kvsim.cache.engine import QUEUE, Policy, new_state, order_of
 from kvsim.cache.policies.ghosts import bury, claim_missing, drop, new_ghost, stretch, trim
 from kvsim.cache.policies.segments import cut, newest
+from kvsim.cache.policy import QUEUE, Policy, new_state, order_of
 
 RECENT, RECENT_SHARE, GHOST_SHARE = range(3)
 TALLY = 0  # of a node's blocks, those in A1in

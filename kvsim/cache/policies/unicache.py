@@ -16,8 +16,8 @@ import math
 
 import numpy as np
 
-from kvsim.cache.engine import Policy, new_state
 from kvsim.cache.policies.hazard import conversations
+from kvsim.cache.policy import Policy, new_state
 from kvsim.traces.trace import TraceError
 
 MU, SIGMA, WEIGHT, PERIOD, LONGEST = range(5)

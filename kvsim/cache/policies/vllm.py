@@ -14,7 +14,7 @@ block of its own each time, is kept like the others and never hit.
 
 import numpy as np
 
-from kvsim.cache.engine import Policy, new_state
+from kvsim.cache.policy import Policy, new_state
 
 RELEASE = 0
 

@@ -17,7 +17,6 @@ main part is that of `kvsim.cache.policies.slru`.
 import numpy as np
 from numba import njit
 
-from kvsim.cache.engine import EVICTED, QUEUE, Policy, new_state, order_of
 from kvsim.cache.policies.segments import above, cut, found, newest
 from kvsim.cache.policies.slru import (
     ENTERED,
@@ -28,6 +27,7 @@ from kvsim.cache.policies.slru import (
     demote,
     protected,
 )
+from kvsim.cache.policy import EVICTED, QUEUE, Policy, new_state, order_of
 
 WINDOW, WINDOW_SHARE, CONTENDER, LOST, MISPLACED, ASKED, PERIOD, HALVINGS = range(2, 10)
 WINDOW_TALLY, COUNT, HALVED = range(1, 4)  # TALLY is 0

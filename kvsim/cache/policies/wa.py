@@ -13,8 +13,8 @@ inferred. Leaves only, where the paper picks among the heads of one queue a clas
 
 import numpy as np
 
-from kvsim.cache.engine import Policy, new_state
 from kvsim.cache.policies.hazard import conversations
+from kvsim.cache.policy import Policy, new_state
 from kvsim.traces.trace import TraceError
 
 TURNS = 4

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from kvsim.traces.radix import FULL_BEFORE, OTHER_TOKENS, PARTIAL_BEFORE, RadixBuilder
-from kvsim.traces.trace import Trace, TraceError
+from kvsim.traces.trace import RECORDED, SESSION, SESSION_CLOCK_NOTE, Trace, TraceError
 
 DISAGREEMENTS = {
     FULL_BEFORE: "the chain's last block is partial here and was full at its first sighting",
@@ -110,6 +110,7 @@ class TraceBuilder:
         *,
         session_rank: np.ndarray | None = None,
         shift: np.ndarray | None = None,
+        own_starts: bool = False,
     ) -> Trace:
         """Sort the requests into processing order and return the trace.
 
@@ -121,6 +122,9 @@ class TraceBuilder:
             Place of each session in the byte order of the files' names.
         shift : float64[n], optional
             Seconds to add to the arrivals.
+        own_starts : bool
+            Whether the format counts each session's arrivals from its own start; otherwise that
+            is told from the arrivals.
         """
         tree, index = self._tree.finish()
         columns = {name: np.array(column) for name, column in self._columns.items()}
@@ -136,6 +140,9 @@ class TraceBuilder:
             self.notes.append(
                 f"{moved} requests came earlier than a row above them and were sorted by arrival."
             )
+        clock = _clock(arrival, session, own_starts)
+        if clock == SESSION:
+            self.notes.append(SESSION_CLOCK_NOTE)
         rows = np.lexsort((order, arrival))
         return Trace(
             name=name,
@@ -151,7 +158,16 @@ class TraceBuilder:
             terminal=index[columns["terminal"][rows]],
             tree=tree,
             notes=tuple(self.notes),
+            clock=clock,
         )
+
+
+def _clock(arrival: np.ndarray, session: np.ndarray, own_starts: bool) -> str:
+    """Tell whether sessions count from their own starts, as those of several do that all are 0."""
+    known, place = np.unique(session, return_inverse=True)
+    first = np.full(len(known), np.inf)
+    np.minimum.at(first, place, arrival)
+    return SESSION if len(known) > 1 and (own_starts or not first.any()) else RECORDED
 
 
 def _out_of_order(arrival: np.ndarray, session: np.ndarray) -> int:

@@ -275,16 +275,15 @@ class _WekaReader:
             self.builder.notes.append(
                 f"{self.repeats} sessions repeat another one except for its id and were dropped."
             )
-        self.builder.notes.append(
-            "No arrival times across sessions: every session starts at 0 unless interleaved."
-        )
         relative = np.array([self.nested_time.get(file, False) for file in self.file], dtype=bool)
         if nested:
             relative[:] = nested == "relative"
         rank = np.empty(len(self.names), dtype=np.int64)
         rank[sorted(range(len(rank)), key=self.names.__getitem__)] = np.arange(len(rank))
         shift = np.where(relative, np.array(self.marker, dtype=np.float64), 0.0)
-        return self.builder.finish(name, source_hash, session_rank=rank, shift=shift)
+        return self.builder.finish(
+            name, source_hash, session_rank=rank, shift=shift, own_starts=True
+        )
 
 
 def _flatten(

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kvsim.cache.engine import Result
+from kvsim.cache.result import Result
 from kvsim.traces.trace import Trace
 
 
@@ -84,10 +84,11 @@ def prefill_cost(trace: Trace, result: Result, model: CostModel = LLAMA_3_70B) -
 
     Returns
     -------
-    float64[n]
-        FLOPs.
+    float64[]
+        FLOPs of each request that counts.
     """
-    return model.flops(trace.input_tokens) - model.flops(result.hit_tokens)
+    counted = slice(result.first, None)
+    return model.flops(trace.input_tokens[counted]) - model.flops(result.hit_tokens[counted])
 
 
 def recompute_cost(trace: Trace, result: Result, model: CostModel = LLAMA_3_70B) -> np.ndarray:
@@ -96,8 +97,9 @@ def recompute_cost(trace: Trace, result: Result, model: CostModel = LLAMA_3_70B)
     Compulsory misses, tokens without a block and capped hits are left out: no
     policy can save them. Parameters and result are those of `prefill_cost`.
     """
+    counted = slice(result.first, None)
     hit = result.hit_tokens + result.capped_tokens
-    return model.flops(trace.seen_tokens) - model.flops(hit)
+    return model.flops(trace.seen_tokens[counted]) - model.flops(hit[counted])
 
 
 def saving(cost: np.ndarray, baseline: np.ndarray) -> float | None:
