@@ -2,6 +2,8 @@
 
 import numpy as np
 
+KV_BYTES = 131_072  # a token: 32 layers of 8 heads of 128 keys and values in two bytes each
+
 
 def memory_multiple(
     sizes: np.ndarray, lru_hits: np.ndarray, capacity: int, lru_here: float, hits: float

@@ -6,10 +6,12 @@ from pathlib import Path
 import pandas as pd
 
 from kvsim.cache.curves import lru_curve
-from kvsim.cache.sweep import arrange, run
+from kvsim.cache.sweep import run
 from kvsim.experiments import regimemap
 from kvsim.experiments.store import RESULTS, load_table
-from kvsim.traces.trace import Trace, TraceError
+from kvsim.traces.arrivals import arrange
+from kvsim.traces.durations import parse_duration
+from kvsim.traces.trace import SESSION, Trace, TraceError
 
 POLICIES = ("liveness", "lhd", "lirs", "arc", "s3-fifo", "fifo", "lfu")
 OF_LRU = ("trace", "seed", "capacity", "lru_ratio")
@@ -32,6 +34,7 @@ def committed(results: Path = RESULTS) -> dict[str, pd.DataFrame]:
     seeds = regimes.groupby("trace")["seed"].nunique()
     facts = pd.DataFrame({"distinct_blocks": distinct, "window": "8h"}).rename_axis("trace")
     facts.loc[seeds == 1, "window"] = ""  # its own arrivals
+    facts["opened"] = facts.index
     return {
         "cells": cells[["trace", "policy", "capacity", "seed", "hit_ratio"]],
         "regimes": regimes,
@@ -42,10 +45,9 @@ def committed(results: Path = RESULTS) -> dict[str, pd.DataFrame]:
 
 def measured(
     trace: Trace,
-    name: str,
+    opened: str,
     policies: Sequence[str] = POLICIES,
     window: str = "8h",
-    window_s: float = 8 * 3600,
     seeds: Sequence[int] = (0,),
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, pd.DataFrame]:
@@ -55,12 +57,12 @@ def measured(
     ----------
     trace : Trace
         The requests; sessions are not yet interleaved.
-    name : str
-        What the command line calls the trace.
+    opened : str
+        What the command line calls the trace, with its options.
     policies : sequence of str
         Beside LRU, which has every TTL, and OPT.
-    window, window_s : str, float
-        In which sessions start, as written and in seconds.
+    window : str
+        In which sessions start, as the command line takes it.
     seeds : sequence of int
         Of the session starts; only the first counts where the trace has no sessions.
     progress : callable, optional
@@ -71,22 +73,25 @@ def measured(
     TraceError
         If the trace has no blocks.
     """
+    name = trace.name
     if not trace.blocks:
         raise TraceError(f"{name}: no request has a block, so there is nothing to explore")
-    used = seeds if trace.sessions is not None else seeds[:1]
-    regimes = regimemap.tables(trace, window=window_s, seeds=used)["cells"].assign(trace=name)
+    used = seeds if trace.clock == SESSION else seeds[:1]
+    length = parse_duration(window)
+    regimes = regimemap.tables(trace, window=length, seeds=used)["cells"].assign(trace=name)
     sizes = sorted(regimes["capacity"].unique().tolist())
     others = [policy for policy in policies if policy not in ("lru", "opt")]
-    cells = run(trace, others, sizes, window=window_s, seeds=used, progress=progress)
+    cells = run(trace, others, sizes, window=length, seeds=used, progress=progress)
     curves = [
-        pd.DataFrame({"seed": seed, "lru_ratio": lru_curve(arrange(trace, window_s, seed))[1:]})
+        pd.DataFrame({"seed": seed, "lru_ratio": lru_curve(arrange(trace, length, seed))[1:]})
         for seed in used
     ]
     curve = pd.concat([curve.assign(capacity=curve.index + 1) for curve in curves])
     facts = {
         "trace": name,
         "distinct_blocks": trace.distinct_blocks,
-        "window": window if trace.sessions is not None else "",
+        "opened": opened,
+        "window": window if trace.clock == SESSION else "",
     }
     return {
         "cells": cells[["policy", "capacity", "seed", "hit_ratio"]].assign(trace=name),

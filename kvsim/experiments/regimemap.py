@@ -9,12 +9,13 @@ import pandas as pd
 from kvsim.analysis import regimes
 from kvsim.cache.capacity import log_spaced
 from kvsim.cache.expiry import flow
-from kvsim.cache.sweep import arrange, run
+from kvsim.cache.sweep import run
 from kvsim.experiments import compare
 from kvsim.experiments.plain import count, label, lay_out, percent
 from kvsim.experiments.store import Experiment, Tables
 from kvsim.report.terminal import Meter
-from kvsim.traces.trace import Trace
+from kvsim.traces.arrivals import arrange
+from kvsim.traces.trace import SESSION, Trace
 
 NONE = np.inf  # seconds: no block expires
 TTLS = (10.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 4 * 3600.0, 24 * 3600.0, NONE)
@@ -48,7 +49,7 @@ def tables(
     window : float
         Seconds in which sessions start.
     seeds : sequence of int
-        Of the session starts; only the first counts where the trace has no sessions.
+        Of the session starts; only the first counts where arrivals are recorded.
 
     Returns
     -------
@@ -58,7 +59,7 @@ def tables(
         is behind the last (`lost_pp`), the share of removals that the TTL makes, and the regime.
     """
     sizes = list(capacities or grid(trace.distinct_blocks))
-    used = seeds if trace.sessions is not None else seeds[:1]
+    used = seeds if trace.clock == SESSION else seeds[:1]
     with Meter() as meter:
         progress = meter.task("optimum at capacities and seeds")
         best = run(trace, ["opt"], sizes, window=window, seeds=used, progress=progress)

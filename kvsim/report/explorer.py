@@ -16,8 +16,7 @@ import numpy as np
 import pandas as pd
 
 from kvsim.analysis import regimes
-from kvsim.analysis.worth import memory_multiple
-from kvsim.report.maps import KV_BYTES
+from kvsim.analysis.worth import KV_BYTES, memory_multiple
 
 ASSETS = Path(__file__).parent / "assets"
 MILLION = 1_000_000
@@ -47,8 +46,9 @@ def data(tables: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
         `hit_ratio` of LRU with the TTL, `lru_ratio`, `opt_ratio`, `infinite_ratio`,
         `removed_by_ttl_share`, `block_tokens`.
         ``curve``: a row a trace, seed and capacity, with `lru_ratio`, the more the better.
-        ``facts``: a row a trace: `distinct_blocks`, and `window`, in which sessions start as the
-        command line takes it, "" where requests have their own times.
+        ``facts``: a row a trace: `distinct_blocks`, and, as the command line takes them, `opened`
+        (the trace, with options) and `window`, in which sessions start, "" where requests have
+        times of their own.
     """
     traces = {
         str(row["trace"]): _trace(
@@ -84,6 +84,7 @@ def _trace(facts: Mapping[Any, Any], own: Mapping[str, pd.DataFrame]) -> dict[st
     return {
         "block": int(grid["block_tokens"].iloc[0]),
         "distinct": int(facts["distinct_blocks"]),
+        "opened": facts["opened"],
         "window": facts["window"],
         "seeds": seeds,
         "sizes": sizes,
@@ -309,8 +310,8 @@ def _fall_back(content: Mapping[str, Any]) -> str:
     label = f"Hit ratio of {', '.join(chosen)} by capacity on {name}."
     return (
         f"{picture(lines, label)}<div class='kvx-scroll' tabindex='0'><table>"
-        f"<caption>Hit ratio (%) by capacity on {html.escape(name)}, mean over seeds "
-        f"(–: not measured). With scripts, every trace, policy and TTL can be chosen here.</caption>"
+        f"<caption>Hit ratio (%) by capacity on {html.escape(name)}, mean over seeds (–: not "
+        f"measured). With scripts, every trace, policy and TTL can be chosen here.</caption>"
         f"<thead><tr><th>blocks</th>{heads}</tr></thead><tbody>{rows}</tbody></table></div>"
     )
 

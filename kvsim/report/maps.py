@@ -11,6 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import NullFormatter
 
+from kvsim.analysis.worth import KV_BYTES
+
 # Told apart by colour-blind readers, and in grey by their lightness.
 REGIMES = {
     "compulsory": "#f2f0e6",
@@ -19,7 +21,6 @@ REGIMES = {
     "TTL-bound": "#7fb8dd",
 }
 LOST = (1, 5, 10, 20, 40, 60, 80)  # points, where contours are drawn
-KV_BYTES = 131_072  # a token: 32 layers of 8 heads of 128 keys and values in two bytes each
 WIDTH = 5.4  # inches; a phone shows this at two thirds, 10.5 points at 9 px
 TEXT = 10.5
 GAIN_LIMIT = 20.0  # points over LRU at which colours end

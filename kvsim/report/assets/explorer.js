@@ -74,14 +74,13 @@
     const text = data.sentences[regime].replace(/\{\w+\}/g, () => numbers.shift());
     return trace().seeds.length > 1 ? `${text} (Mean of ${trace().seeds.length} seeds.)` : text;
   };
-  const quoted = (word) => (/^[\w./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
   const command = () => {
-    const { window: starts, seeds } = trace();
+    const { opened, window: starts, seeds } = trace();
     const all = state.seed === MEAN && seeds.length > 1;
     const seed = all ? "$seed" : state.seed === MEAN ? seeds[0] : state.seed;
     const where = `--capacity ${state.capacity}${starts ? ` --window ${starts} --seed ${seed}` : ""}`;
-    const lines = [`kvsim simulate ${quoted(state.trace)} --policy ${["lru", "opt", ...new Set(state.policies.filter(Boolean))].join(",")} ${where}`];
-    if (state.ttl !== NONE) lines.push(`kvsim simulate ${quoted(state.trace)} --policy lru --ttl ${state.ttl} ${where}`);
+    const lines = [`kvsim simulate ${opened} --policy ${["lru", "opt", ...new Set(state.policies.filter(Boolean))].join(",")} ${where}`];
+    if (state.ttl !== NONE) lines.push(`kvsim simulate ${opened} --policy lru --ttl ${state.ttl} ${where}`);
     return all ? `for seed in ${seeds.join(" ")}; do\n${lines.map((line) => `  ${line}`).join("\n")}\ndone` : lines.join("\n");
   };
 
@@ -123,7 +122,7 @@
   scroll.setAttribute("role", "region");
   scroll.setAttribute("aria-label", "Values at the capacity");
   const note = make("p", { className: "kvx-note", textContent:
-    "Hit ratio in blocks; lines join measured points. Policies run without a TTL; a TTL is added to LRU. Worth: the multiple of this memory that LRU would need for the same hits, between measured points of its curve. In brackets: lowest to highest seed." });
+    "Hit ratio in blocks; lines join measured points. Policies run without a TTL; a TTL is added to LRU. Headroom: the share of the way from LRU to OPT. Worth: the multiple of this memory that LRU would need for the same hits. In brackets: lowest to highest seed." });
   const form = make("form", { onsubmit: (event) => event.preventDefault() },
     field("kvx-trace", "trace", controls.trace),
     ...controls.policies.map((control, which) => field(`kvx-policy-${which + 1}`, `policy ${which + 1}`, control)),
@@ -168,7 +167,7 @@
   };
   const key = (line) => { const item = make("i", { className: `kvx-key${line.dash ? " dashed" : ""}` }); item.style.borderColor = `var(${line.color})`; return item; };
   const tell = (lines) => {
-    const head = make("tr", {}, ...["line", "hits (%)", "over LRU (points)", "headroom closed (%)", "worth (× memory)"].map((text) => { const th = make("th", { textContent: text }); th.scope = "col"; return th; }));
+    const head = make("tr", {}, ...["line", "hits, %", "over LRU, points", "headroom, %", "worth, ×"].map((text) => { const th = make("th", { textContent: text }); th.scope = "col"; return th; }));
     const body = lines.map((line) => {
       const name = make("th", {}, key(line), line.name);
       name.scope = "row";
