@@ -6,34 +6,44 @@ from typing import Annotated
 
 import typer
 
+from kvsim.cli import complete
 from kvsim.cli.inputs import items, open_trace
 from kvsim.cli.options import (
+    CACHE,
     DEFAULT_WINDOW,
     OUTPUT,
     BlockSize,
     Format,
     KeepRepeats,
     Nested,
-    Policies,
     Rows,
     Seed,
     TraceArgument,
     Window,
 )
 from kvsim.cli.output import say, say_notes
-from kvsim.report import terminal
 from kvsim.report.terminal import Meter
 
 Page = Annotated[
     Path,
     typer.Option("--output", "-o", metavar="FILE", rich_help_panel=OUTPUT, help="Page to write."),
 ]
+Chosen = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--policy",
+        metavar="LIST",
+        rich_help_panel=CACHE,
+        autocompletion=complete.policies,
+        help="Names of 'kvsim policies', beside lru and opt; a handful unless given.",
+    ),
+]
 
 
 def explore(
     trace: TraceArgument,
     output: Page,
-    policy: Policies = None,
+    policy: Chosen = None,
     window: Window = None,
     seed: Seed = 0,
     format: Format = None,
@@ -44,12 +54,12 @@ def explore(
 ) -> None:
     """Write a page to play with: hits at 24 capacities, by policy and by TTL, and what binds.
 
-    One HTML file that asks for no other; the policies are a handful unless given.
+    One HTML file that asks for no other.
     """
     from kvsim.cache.policies import get
     from kvsim.experiments import explore as exploring
     from kvsim.report import explorer
-    from kvsim.traces.trace import SESSION, TraceError
+    from kvsim.traces.trace import SESSION, TraceError, write_atomically
 
     names = items("--policy", policy) if policy else list(exploring.POLICIES)
     names = [name for name in dict.fromkeys(names) if name not in ("lru", "opt", "infinite")]
@@ -77,7 +87,8 @@ def explore(
         )
     say_notes(loaded)
     title = f"What would your cache hit? {loaded.name}"
-    terminal.write_text(output, explorer.page(explorer.data(tables), title))
+    page = explorer.page(explorer.data(tables), title).encode()
+    write_atomically(output, lambda file: file.write(page))
     say(f"{output}: open it in a browser")
 
 

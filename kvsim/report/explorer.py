@@ -35,7 +35,7 @@ SENTENCES = {
 }
 
 
-def data(tables: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
+def data(tables: Mapping[str, pd.DataFrame], bytes_per_token: float = KV_BYTES) -> dict[str, Any]:
     """Return what the page holds, ready for JSON; hit ratios in millionths.
 
     Parameters
@@ -49,6 +49,8 @@ def data(tables: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
         ``facts``: a row a trace: `distinct_blocks`, and, as the command line takes them, `opened`
         (the trace, with options) and `window`, in which sessions start, "" where requests have
         times of their own.
+    bytes_per_token : float
+        KV bytes of a token, at first; the page lets the reader change them.
     """
     traces = {
         str(row["trace"]): _trace(
@@ -57,7 +59,7 @@ def data(tables: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
         for row in tables["facts"].to_dict("records")
     }
     return {
-        "bytes_per_token": KV_BYTES,
+        "bytes_per_token": bytes_per_token,
         "regimes": list(SENTENCES),
         "sentences": list(SENTENCES.values()),
         "traces": traces,
