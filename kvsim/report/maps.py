@@ -47,7 +47,7 @@ def regime_map(table: pd.DataFrame, bytes_per_token: float = KV_BYTES) -> Figure
     )
     for axis, (trace, part) in zip(axes.flat, traces, strict=True):
         _regimes(axis, part)
-        axis.set_title(str(trace), fontsize=TEXT + 1)
+        axis.set_title(str(trace), loc="left", fontsize=TEXT + 1)
         gib = float(part["block_tokens"].iloc[0]) * bytes_per_token / 2**30
         above = axis.secondary_xaxis(
             "top", functions=(lambda x, g=gib: x * g, lambda x, g=gib: x / g)
