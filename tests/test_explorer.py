@@ -4,6 +4,8 @@ import json
 import os
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -398,6 +400,17 @@ def test_explore_writes_a_page_of_a_trace(tmp_path, look, capsys):
     runs = run_line(page.inner_text(".kvx pre"), capsys)
     for label, name in (("LRU", "lru"), ("OPT", "opt"), ("lfu", "lfu")):
         assert float(found[label][0]) == pytest.approx(100 * runs[name]["hit_ratio"], abs=0.0501)
+
+
+def test_explore_needs_no_extra(tmp_path):
+    hide = "import sys; sys.modules |= dict.fromkeys(('matplotlib', 'scipy', 'IPython'))"
+    target = tmp_path / "page.html"
+    run = (
+        f"from kvsim.cli import main; sys.exit(main(['explore', 'sample', '-o', {str(target)!r}]))"
+    )
+    done = subprocess.run([sys.executable, "-c", f"{hide}; {run}"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert target.exists()
 
 
 def test_explore_says_in_a_line_what_is_wrong(tmp_path, capsys):

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.stats import studentized_range
 
 from kvsim import source_version
 from kvsim.cache.capacity import log_spaced
@@ -338,6 +337,8 @@ def mean_ranks(cells: pd.DataFrame) -> pd.DataFrame:
     A column tells whether it is within Nemenyi's critical difference (5 %) of the
     first. The cells of one trace are not independent, so read it as a summary.
     """
+    from scipy.stats import studentized_range  # an extra, which `kvsim explore` does without
+
     fair = pd.concat([online(cells), cells[cells["policy"] == "lru"]])
     fair = fair[fair["opt_ratio"] > 0]
     wide = fair.pivot_table(
