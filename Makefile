@@ -12,7 +12,7 @@ HTML    := _build/html/index.html
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup data repro validate belady characterize gap ttl ablation compare liveness picture book chapters html \
+.PHONY: help setup data repro validate belady characterize gap ttl ablation compare liveness regimes picture book chapters html \
         links lint types unit notebooks test verify fuzz bench clean
 
 help: ## list the targets
@@ -40,7 +40,7 @@ $(VENV)/.installed-bench: pyproject.toml constraints.txt $(VENV)/.installed
 data: setup ## fetch the public traces into data/raw (FROM=dir: from a local mirror)
 	$(VENV)/bin/kvsim fetch $(if $(FROM),--from '$(FROM)')
 
-repro: validate characterize gap ablation ttl belady compare liveness book ## run every experiment, render the book
+repro: validate characterize gap ablation ttl belady compare liveness regimes book ## run every experiment, render the book
 	@echo "results in $(RESULTS)/, the book in $(HTML)"
 
 validate: setup ## published hit rates beside ours
@@ -63,6 +63,9 @@ ablation: setup ## TTL, LFU and the hazard, cost and coherence ideas against LRU
 
 compare: setup ## every policy at every capacity
 	$(RUN) compare --results $(RESULTS)
+
+regimes: setup ## what binds at every capacity and TTL
+	$(RUN) regimes --results $(RESULTS)
 
 liveness: setup ## our own policy beside LRU and OPT at 60 capacities
 	$(RUN) liveness --results $(RESULTS)

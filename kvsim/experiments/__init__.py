@@ -7,6 +7,7 @@ from kvsim.experiments import (
     compare,
     gap,
     liveness,
+    regimemap,
     ttl,
     validate,
 )
@@ -21,4 +22,5 @@ EXPERIMENTS: dict[str, Experiment] = {
     "belady": belady.EXPERIMENT,
     "compare": compare.EXPERIMENT,
     "liveness": liveness.EXPERIMENT,
+    "regimes": regimemap.EXPERIMENT,
 }

@@ -75,8 +75,7 @@ def tables(
         Folder that keeps what is done, so that an interrupted comparison goes on.
     """
     names = _affordable(trace) if policies is None else list(policies)
-    low = max(1, int(SMALLEST * trace.distinct_blocks))
-    sizes = capacities or log_spaced(low, trace.distinct_blocks, POINTS)
+    sizes = capacities or grid(trace.distinct_blocks)
     used = seeds if trace.sessions is not None else seeds[:1]
     store = _Store(resume, trace, names, window, draws)
     jobs = [(seed, size) for seed in used for size in sizes]
@@ -98,6 +97,11 @@ def tables(
         kind="stable",
     )
     return {"cells": rows.reset_index(drop=True)}
+
+
+def grid(distinct: int) -> list[int]:
+    """Return the capacities (blocks) at which policies are compared, of that many distinct ones."""
+    return log_spaced(max(1, int(SMALLEST * distinct)), distinct, POINTS)
 
 
 def _affordable(trace: Trace) -> list[str]:
