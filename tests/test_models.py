@@ -1,4 +1,4 @@
-"""Bytes of keys and values, by model: known values, and a peer's catalogue where it is installed."""
+"""Bytes of keys and values, by model: known values, and a peer's catalogue if installed."""
 
 from typing import Any
 
@@ -99,9 +99,9 @@ def test_every_model_says_where_it_comes_from() -> None:
         assert model.weights <= model.total
 
 
-def test_weights_are_near_the_published_active_parameters_and_never_above() -> None:
+def test_weights_are_those_of_the_published_active_parameters_but_for_vocabularies() -> None:
     for name, active in PUBLISHED_ACTIVE.items():
-        assert 0.8 * active < get(name).weights / 1e9 <= active
+        assert 0.8 * active < get(name).weights / 1e9 < active + 0.5
     assert cost_model("llama-3.1-70b").flops(1000) == LLAMA_3_70B.flops(1000)
 
 

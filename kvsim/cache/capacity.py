@@ -17,7 +17,10 @@ BYTES = {"b": 1} | {
 }
 LARGEST = 2**53
 NUMBER = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([a-z]*|%)")
-CAPACITY_FORMS = "blocks (10000, 10k, 1.5M), a share of the distinct blocks (10%), inf, or 512MiB"
+CAPACITY_FORMS = (
+    "blocks (10000, 10k, 1.5M), a share of the distinct blocks (10%), inf, "
+    "or 512MiB with --bytes-per-token or --model"
+)
 
 
 class Sized(Protocol):
@@ -118,6 +121,4 @@ def _checked(blocks: int, text: str) -> int:
 
 
 def _bad(text: object, why: str) -> TraceError:
-    return TraceError(
-        f"capacity {text!r}: {why}; give {CAPACITY_FORMS} with --bytes-per-token or --model"
-    )
+    return TraceError(f"capacity {text!r}: {why}; give {CAPACITY_FORMS}")

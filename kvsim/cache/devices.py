@@ -1,4 +1,4 @@
-"""Accelerators and the links below them: plain data in ``devices.toml``, which a user's file may override."""
+"""Accelerators and the links below them: plain data in ``devices.toml``, and a user's own."""
 
 import tomllib
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from kvsim.traces.trace import TraceError
 
 @dataclass(frozen=True)
 class Accelerator:
-    """Memory (bytes), its bandwidth (bytes/s), dense bf16 FLOP/s, and the share that prefill reaches."""
+    """Memory (bytes), bandwidth (bytes/s), dense bf16 FLOP/s, the share that prefill reaches."""
 
     name: str
     memory: float
@@ -36,7 +36,7 @@ class Accelerator:
 
 @dataclass(frozen=True)
 class Link:
-    """The way to a tier: bytes/s in either direction, seconds a transfer, endurance where it wears."""
+    """The way to a tier: bytes/s in each direction, seconds a transfer, endurance if it wears."""
 
     name: str
     read: float
@@ -93,12 +93,13 @@ def load(path: str | Path | None = None) -> Devices:
                 tables[kind][name] = tables[kind].get(name, {}) | row
     where = "devices.toml" if path is None else str(path)
     return Devices(
-        {
-            name: _entry(Accelerator, name, row, where)
-            for name, row in tables["accelerator"].items()
-        },
-        {name: _entry(Link, name, row, where) for name, row in tables["link"].items()},
+        accelerators=_entries(Accelerator, tables["accelerator"], where),
+        links=_entries(Link, tables["link"], where),
     )
+
+
+def _entries(kind: type, rows: Mapping[str, Any], where: str) -> dict[str, Any]:
+    return {name: _entry(kind, name, row, where) for name, row in rows.items()}
 
 
 def _tables(path: Path) -> dict[str, dict[str, Any]]:
@@ -107,7 +108,7 @@ def _tables(path: Path) -> dict[str, dict[str, Any]]:
             tables = tomllib.load(file)
     except tomllib.TOMLDecodeError as error:
         raise TraceError(f"{path}: not a TOML file ({error})") from error
-    kinds = {"accelerator": {}, "link": {}}
+    kinds: dict[str, dict[str, Any]] = {"accelerator": {}, "link": {}}
     for kind, entries in tables.items():
         if kind not in kinds:
             raise TraceError(f"{path}: {unknown(kind, 'not a table of devices', list(kinds))}")

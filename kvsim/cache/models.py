@@ -40,7 +40,7 @@ class Sliding:
 
 @dataclass(frozen=True)
 class Linear:
-    """Linear-attention layers (gated delta net): heads, their sizes, and the convolution's kernel."""
+    """Linear-attention layers (gated delta net): heads, their sizes, the convolution's kernel."""
 
     layers: int
     key_heads: int
