@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
-from kvsim.analysis.costs import LLAMA_3_70B
+from kvsim.cache.costs import LLAMA_3_70B
 from kvsim.cache.reference import Block, Policy, Request
 
 

@@ -9,7 +9,7 @@ from functools import cache
 from math import erfc, exp, inf, log, sqrt
 from typing import Any
 
-from kvsim.analysis.costs import LLAMA_3_70B
+from kvsim.cache.costs import LLAMA_3_70B
 from kvsim.cache.policies import liveness as live
 from kvsim.cache.reference import Block, Policy, Request
 from tests.naive_classics import mix

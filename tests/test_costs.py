@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from kvsim.analysis.costs import LLAMA_3_70B, CostModel, prefill_cost, recompute_cost, saving
+from kvsim.cache.costs import LLAMA_3_70B, CostModel, prefill_cost, recompute_cost, saving
 from kvsim.cache.engine import Switches, replay
 from kvsim.cache.policies.lru import POLICY as LRU
 from kvsim.cache.reference import Request

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from kvsim.analysis.costs import prefill_cost, recompute_cost
 from kvsim.analysis.gaps import by_age, by_gap
 from kvsim.cache import reference
 from kvsim.cache.bounds import infinite, opt
+from kvsim.cache.costs import prefill_cost, recompute_cost
 from kvsim.cache.curves import curve, lru_curve
 from kvsim.cache.engine import replay
 from kvsim.cache.policies import POLICIES

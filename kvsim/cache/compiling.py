@@ -9,8 +9,10 @@ from numba import from_dtype, njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from kvsim.cache.policy import NODE, REQUEST, RUN, Cache, State
+from kvsim.cache.policy import ENTRIES, NODE, QUEUES, REQUEST, RUN, Cache, State
 
+NOTE = ENTRIES + QUEUES  # in Cache.counts: the watched hook called last, and up to 4 arguments
+NOTES = 5
 # A candidate for eviction; the one with the smallest (key, recency) goes first.
 ENTRY = np.dtype([("key", "f8"), ("recency", "i8"), ("stamp", "i8"), ("node", "i4")], align=True)
 
@@ -136,5 +138,12 @@ def address_of(signature: Any, function: Callable[..., Any] | None) -> int:
 def compile_as(signature: Any, function: Callable[..., Any]) -> Any:
     """Compile a function for one signature; the package's own come back from the disk."""
     # Code comes back from the disk only if its module can be imported, and a closure never does.
-    kept = function.__module__.startswith("kvsim.") and function.__closure__ is None
-    return njit(signature, cache=kept, **{**INNER, "no_rewrites": False})(function)
+    outside = is_outside(function)
+    kept = not outside and function.__closure__ is None
+    options = {**INNER, "no_rewrites": False, "boundscheck": outside}
+    return njit(signature, cache=kept, **options)(function)
+
+
+def is_outside(function: Callable[..., Any]) -> bool:
+    """Return whether a function comes from outside the package, whose own are tested."""
+    return not function.__module__.startswith("kvsim.")

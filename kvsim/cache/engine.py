@@ -6,11 +6,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from kvsim.cache.compiling import ENTRY, EXPIRE, FIND, Rules, address_of
-from kvsim.cache.hooks import compiled
+from kvsim.cache.compiling import ENTRY, EXPIRE, FIND, NOTE, NOTES, Rules, address_of
+from kvsim.cache.hooks import compiled, explained, state_of
 from kvsim.cache.loop import find_victim, loop, take_expired
 from kvsim.cache.policy import (
-    ENTRIES,
     EVICTED,
     EXPIRED,
     FREE_RUN,
@@ -102,7 +101,8 @@ def replay(
     Raises
     ------
     TraceError
-        If the trace is on no common clock, or capacity, TTL or a parameter makes no sense.
+        If the trace is on no common clock, capacity, TTL or a parameter makes no sense, or the
+        policy's own code fails.
     """
     on_one_clock(trace)
     if capacity < 0:
@@ -125,7 +125,7 @@ def replay(
             )
         return cap_hits(policy.replays(trace, policy, capacity, **parameters), hit_cap)
     replayed = trace.expand() if switches.one_block_nodes else trace
-    state = policy.setup(replayed, capacity, seed, **parameters)
+    state = state_of(policy, replayed, capacity, seed, parameters)
     cache = _new_cache(replayed, capacity, switches.eviction == "flat")
     candidates = switches.candidates if policy.rank else 0
     rerank = RERANK[policy.rerank] if policy.rank and not candidates else 0
@@ -149,7 +149,9 @@ def replay(
     plain = rerank == 0 and policy.turn is None and candidates < 2
     finding = address_of(FIND, None if plain else find_victim)
     expiring = address_of(EXPIRE, None if ttl is None else take_expired)
-    loop()(cache, state, *compiled(policy), finding, expiring, rules, heap)
+    hooks = compiled(policy)
+    with explained(policy, state, cache):
+        loop()(cache, state, *hooks, finding, expiring, rules, heap)
     flow = {
         "inserted_blocks": int(cache.counts[INSERTED]),
         "evicted_blocks": int(cache.counts[EVICTED]),
@@ -169,7 +171,7 @@ def _new_cache(trace: Trace, capacity: int, flat: bool) -> Cache:
     for name in ("last", "pinned", "run"):
         nodes[name] = -1
     runs = np.empty(most_runs(trace, capacity), dtype=RUN)
-    counts = np.zeros(ENTRIES + QUEUES, dtype=np.int64)
+    counts = np.zeros(NOTE + NOTES, dtype=np.int64)
     counts[FREE_RUN] = -1
     return Cache(
         nodes=nodes,

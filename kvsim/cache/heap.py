@@ -4,7 +4,7 @@ import numpy as np
 from numba import njit
 
 from kvsim.cache.compiling import part
-from kvsim.cache.policy import ENTRIES, QUEUE
+from kvsim.cache.policy import ENTRIES, QUEUE, QUEUES
 
 
 @njit(inline="always")
@@ -97,6 +97,6 @@ def in_turn(key, order, rules):
         return key
     queue = np.int64(key / QUEUE)
     position = 0
-    while order >> 2 * position & 3 != queue:
+    while position < QUEUES and order >> 2 * position & 3 != queue:
         position += 1
     return key + (position - queue) * QUEUE

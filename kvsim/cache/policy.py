@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from kvsim.cache.result import Result
-from kvsim.traces.trace import Trace
+from kvsim.traces.trace import Trace, TraceError
 
 NODE = np.dtype(
     [
@@ -229,3 +229,14 @@ class Policy:
     replays: Callable[..., Result] | None = None
     needs: tuple[str, ...] = ()
     parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.name, str) and self.name):
+            raise TraceError(f"policy name is {self.name!r}; it must be a text")
+        for what, value, right in (
+            ("rerank", self.rerank, tuple(RERANK)),
+            ("hit_cap", self.hit_cap, (None, "engine")),
+        ):
+            if value not in right:
+                allowed = " or ".join(map(repr, right))
+                raise TraceError(f"policy {self.name}: {what} is {value!r}; it must be {allowed}")

@@ -11,7 +11,7 @@ import pandas as pd
 from kvsim.cache.bounds import BOUNDS
 from kvsim.cache.capacity import parse
 from kvsim.cache.engine import Switches, replay
-from kvsim.cache.policies import get
+from kvsim.cache.policies import chosen, get
 from kvsim.cache.policy import Policy
 from kvsim.cache.result import Result
 from kvsim.cache.warmup import first_measured
@@ -60,9 +60,9 @@ def simulate(
     blocks = parse(capacity, trace, bytes_per_token)
     first = first_measured(trace, measure_from)
     lifetime = None if ttl is None else parse_duration(ttl)
-    if isinstance(policy, str):
-        if policy.lower() in BOUNDS:
-            return BOUNDS[policy.lower()](trace, blocks, switches, measure_from=first)
+    if isinstance(policy, str) and policy.lower() in BOUNDS:
+        return BOUNDS[policy.lower()](trace, blocks, switches, measure_from=first)
+    if not isinstance(policy, Policy):
         policy = get(policy)
     run = replay(
         trace, policy, blocks, ttl=lifetime, switches=switches, seed=seed, parameters=parameters
@@ -94,7 +94,7 @@ def run(
     trace : Trace
         The requests.
     policies : sequence of str or Policy
-        As for `simulate`.
+        As for `simulate`; one given twice runs once, two of one name are refused.
     capacities : sequence of int or str
         As for `simulate`.
     window : float or str, optional
@@ -116,7 +116,7 @@ def run(
     progress : callable, optional
         Told (cells ready, cells in all).
     """
-    named = {policy if isinstance(policy, str) else policy.name: policy for policy in policies}
+    named = chosen(policies)
     sizes = [parse(capacity, trace, bytes_per_token) for capacity in capacities]
     grid = [(name, size, seed) for name in named for size in sizes for seed in seeds]
     left = [cell for cell in grid if cell not in set(done)]

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from kvsim.analysis.costs import LLAMA_3_70B, prefill_cost, recompute_cost, saving
 from kvsim.cache.capacity import log_spaced
+from kvsim.cache.costs import LLAMA_3_70B, prefill_cost, recompute_cost, saving
 from kvsim.cache.engine import Switches
 from kvsim.cache.policies import get
 from kvsim.cache.policies.hazard import FACTORIAL

@@ -19,8 +19,8 @@ import pandas as pd
 from scipy.stats import studentized_range
 
 from kvsim import source_version
-from kvsim.analysis.costs import prefill_cost, recompute_cost, saving
 from kvsim.cache.capacity import log_spaced
+from kvsim.cache.costs import prefill_cost, recompute_cost, saving
 from kvsim.cache.policies import LEFT_OUT, POLICIES
 from kvsim.cache.result import Result
 from kvsim.cache.sweep import simulate

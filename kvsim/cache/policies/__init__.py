@@ -1,8 +1,19 @@
-"""Eviction policies: one file a policy and one line in `POLICIES`."""
+"""Eviction policies: one file a policy and one line in `POLICIES`.
 
-import importlib.util
+Installed packages add theirs by entry points of the group ``kvsim.policies``, whose name is the
+policy's and whose value the `Policy`, in ``pyproject.toml``::
+
+    [project.entry-points."kvsim.policies"]
+    fading = "package.module:POLICY"
+"""
+
+import difflib
+from collections.abc import Iterable
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
+from kvsim.cache import outside
+from kvsim.cache.bounds import BOUNDS
 from kvsim.cache.policies import (
     arc,
     belady,
@@ -103,33 +114,119 @@ LEFT_OUT: dict[str, str] = {
 }
 
 
-def get(name: str) -> Policy:
-    """Return the registered policy `name`, or the POLICY of a ``.py`` file.
+def known() -> dict[str, Policy]:
+    """Return the policies of the package and of installed packages, which are loaded.
 
     Raises
     ------
     TraceError
-        If there is none; the message lists the known names.
+        If a package registers a policy that does not load or takes a name of another's.
     """
+    return POLICIES | {name: outside.of_entry(entry) for name, entry in _registered().items()}
+
+
+def names() -> list[str]:
+    """Return all names that stand for a policy or a bound; nothing is loaded.
+
+    Raises
+    ------
+    TraceError
+        If an installed package takes a name of another's.
+    """
+    return [*POLICIES, *_registered(), *BOUNDS]
+
+
+def get(name: str) -> Policy:
+    """Return the known policy `name`, in upper or lower case, or the POLICY of a ``.py`` file.
+
+    Raises
+    ------
+    TraceError
+        If there is none, it does not load, or a file's policy has the name of a known one.
+    """
+    if not isinstance(name, str):
+        raise TraceError(f"policy {name!r}: must be a name or the path of a .py file")
     if name.endswith(".py"):
-        return _of_file(Path(name))
-    if name not in POLICIES:
-        raise TraceError(f"policy {name!r} is unknown; known: {', '.join(POLICIES)}, opt")
-    return POLICIES[name]
+        policy = outside.of_file(Path(name))
+        return POLICIES[policy.name] if _is_known(policy) else policy
+    registered = _registered()
+    name = _spelt(name)
+    if name in BOUNDS:
+        raise TraceError(f"policy {name!r} is a bound, which has no policy; simulate it by name")
+    return POLICIES[name] if name in POLICIES else outside.of_entry(registered[name])
 
 
-def _of_file(path: Path) -> Policy:
-    if not path.is_file():
-        raise TraceError(f"policy {path}: no such file")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None  # the suffix is one that Python loads
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:  # whatever a user's file may raise
-        raise TraceError(f"policy {path}: {type(error).__name__}: {error}") from error
-    policy = getattr(module, "POLICY", None)
-    if not isinstance(policy, Policy):
-        raise TraceError(f"policy {path}: must define POLICY, a kvsim.cache.policy.Policy")
-    return policy
+def chosen(policies: Iterable[str | Policy]) -> dict[str, str | Policy]:
+    """Return policies and bounds by name, in order; one that is given twice counts once.
+
+    Known ones are their names, which are looked up where they run; files and objects are policies.
+
+    Raises
+    ------
+    TraceError
+        If one is unknown or does not load, or two of different rules have one name.
+    """
+    found: dict[str, str | Policy] = {}
+    spelt: dict[str, str] = {}
+    for given in policies:
+        policy = _resolved(given)
+        name = policy if isinstance(policy, str) else policy.name
+        other = found.setdefault(spelt.setdefault(name.lower(), name), policy)
+        if isinstance(policy, Policy) and other is not policy:
+            raise _two_of(name, other, policy)
+    return found
+
+
+def _resolved(given: str | Policy) -> str | Policy:
+    """Return the name of what is known, the policy of what is not."""
+    if isinstance(given, str) and not given.endswith(".py"):
+        return _spelt(given)
+    policy = given if isinstance(given, Policy) else get(given)
+    return policy.name if _is_known(policy) else policy
+
+
+def _is_known(policy: Policy) -> bool:
+    """Return whether a policy is the known one of its name; another one may not have the name."""
+    name = policy.name.lower()
+    for other in names():
+        if other.lower() == name:
+            if other not in BOUNDS and get(other) is policy:
+                return True
+            raise _two_of(policy.name, other, policy)
+    return False
+
+
+def _two_of(name: str, first: str | Policy, second: Policy) -> TraceError:
+    return TraceError(
+        f"policy {name!r} is the name of two: {_origin(first)} and {outside.origin(second)}; "
+        "give one another name"
+    )
+
+
+def _origin(policy: str | Policy) -> str:
+    if isinstance(policy, Policy):
+        return outside.origin(policy)
+    entry = _registered().get(policy)
+    return outside.package_of(entry) if entry else "kvsim's own"
+
+
+def _registered() -> dict[str, EntryPoint]:
+    """Return the entry points of other packages, none of which has a name of the package's own."""
+    registered = outside.registered()
+    for name, entry in registered.items():
+        if name.lower() in {**POLICIES, **BOUNDS}:
+            raise TraceError(
+                f"policy {name!r} is the name of two: kvsim's own and that of "
+                f"{outside.package_of(entry)}, which must rename it or be uninstalled"
+            )
+    return registered
+
+
+def _spelt(name: str) -> str:
+    """Return a name as it is known, whatever its case."""
+    by_case = {other.lower(): other for other in names()}
+    if name.lower() not in by_case:
+        close = difflib.get_close_matches(name.lower(), by_case, 1)
+        hint = f"; did you mean {by_case[close[0]]!r}?" if close else ";"
+        raise TraceError(f"policy {name!r} is unknown{hint} known: {', '.join(names())}")
+    return by_case[name.lower()]

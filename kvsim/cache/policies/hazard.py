@@ -19,7 +19,7 @@ worth ``p * c``, and the least worthy goes first, LRU among equals.
   recomputing a token of the leaf relative to the first token of a prompt,
   1 + position / `doubling`, position being the tokens above the leaf's block and
   `doubling` the position in tokens where attention costs as much as the weights
-  (`kvsim.analysis.costs`). FLOPs a token, not a block, as memory is paid by the token.
+  (`kvsim.cache.costs`). FLOPs a token, not a block, as memory is paid by the token.
 * With G (coherent, session-granular) p and c are the session's: age counts from
   its latest request and position is the mean in its latest prompt. Once a session
   loses a block, its others go before those of any other session, until none
@@ -38,7 +38,7 @@ requests; `doubling` in tokens. To rank only the k least recently used leaves se
 import numpy as np
 from numba import njit
 
-from kvsim.analysis.costs import LLAMA_3_70B
+from kvsim.cache.costs import LLAMA_3_70B
 from kvsim.cache.policy import Policy, new_state
 from kvsim.traces.trace import Trace
 

@@ -3,7 +3,7 @@
 Source: Marconi (MLSys'25, 2411.19379): utility = norm(1 / age) + α · norm(FLOPs saved a byte),
 the smallest goes. Age is in requests since the last use, and 1 / age is at most 1. Of a dense
 transformer a token's FLOPs a byte of its KV are 1 + position / `doubling` relative
-to the first token's (`kvsim.analysis.costs`), divided by that of the latest position seen.
+to the first token's (`kvsim.cache.costs`), divided by that of the latest position seen.
 
 Parameters: `alpha` a ratio; `doubling` in tokens. Cost: O(leaves) a request that evicts.
 Adapted: leaves only, where the paper also takes nodes with one child (whose state a hybrid
@@ -11,7 +11,7 @@ model can drop alone, the trait the paper is about); α is fixed, where the pape
 it by replay; norms are over all that was seen, where the paper's are over the candidates.
 """
 
-from kvsim.analysis.costs import LLAMA_3_70B
+from kvsim.cache.costs import LLAMA_3_70B
 from kvsim.cache.policy import Policy, new_state
 from kvsim.traces.trace import TraceError
 
