@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kvsim
-from kvsim.analysis.costs import LLAMA_3_70B, cost_model
 from kvsim.cache.capacity import parse
+from kvsim.cache.costs import LLAMA_3_70B, cost_model
 from kvsim.cache.models import GIB, PRECISIONS, Linear, Model, Sliding, get, models, named_bytes
 from kvsim.cli.models import rows, token_bytes
 from kvsim.traces.trace import TraceError

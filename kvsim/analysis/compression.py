@@ -1,4 +1,4 @@
-"""What it is worth to store each block in 1/r of its bytes: the same memory holds r times the blocks.
+"""What it is worth to store a block in 1/r of its bytes: the same memory holds r times as many.
 
 Compression is taken to lose nothing and to cost no time, so all this is the most that it can give.
 """
@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from kvsim.analysis.costs import LLAMA_3_70B, CostModel, recompute_cost
 from kvsim.cache.capacity import parse
+from kvsim.cache.costs import LLAMA_3_70B, CostModel, recompute_cost
 from kvsim.cache.curves import lru_curve
 from kvsim.cache.sweep import simulate
 from kvsim.traces.trace import Trace, TraceError
@@ -66,7 +66,8 @@ def compression(
         step = part["ratio"].diff()
         part["hit_points"] = 100 * part["hit_ratio"].diff() / step
         base = part["recompute_flops"].iloc[0] or np.nan
-        part["saved_share"] = -part["recompute_flops"].diff() / step / base
+        less = part["recompute_flops"].shift() - part["recompute_flops"]
+        part["saved_share"] = less / step / base
         parts.append(part)
     return pd.concat(parts, ignore_index=True)
 

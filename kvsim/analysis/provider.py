@@ -121,7 +121,9 @@ def with_pings(trace: Trace, ttl: float, pings: int, margin: float = MARGIN) -> 
     columns["input_tokens"] = trace.chain_tokens[asked]
     columns["output_tokens"] = np.zeros_like(columns["output_tokens"])
     columns["order"] = (trace.requests + np.arange(len(asked))).astype(np.int32)
-    both = {name: np.concatenate((getattr(trace, name), columns[name])) for name in columns}
+    both: dict[str, Any] = {
+        name: np.concatenate((getattr(trace, name), columns[name])) for name in columns
+    }
     return replace(trace, **both).sorted_by(both["arrival"])
 
 
@@ -149,8 +151,9 @@ def keep_alive(
     DataFrame
         A row a number of pings: ``pings``, ``sent``, ``read_tokens`` and ``written_tokens`` (pings
         included), ``price`` (uncached input tokens), ``saved_share`` of the price without pings;
-        ``returned``, the share of the silences beyond the TTL, weighted by the prompt's tokens, that
-        end in the time that the pings buy, and ``rule``, whether p = returned says that they pay.
+        ``returned``, the share of the silences beyond the TTL, weighted by the prompt's tokens,
+        that end in the time that the pings buy, and ``rule``, whether p = returned says that
+        they pay. The rule charges every silence all pings, though a return stops them.
     """
     last = int(prices.most_pings) + 1 if most is None else most
     quiet = silence(trace)

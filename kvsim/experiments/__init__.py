@@ -5,8 +5,10 @@ from kvsim.experiments import (
     belady,
     characterize,
     compare,
+    compression,
     gap,
     liveness,
+    provider,
     ttl,
     validate,
 )
@@ -21,4 +23,6 @@ EXPERIMENTS: dict[str, Experiment] = {
     "belady": belady.EXPERIMENT,
     "compare": compare.EXPERIMENT,
     "liveness": liveness.EXPERIMENT,
+    "compression": compression.EXPERIMENT,
+    "provider": provider.EXPERIMENT,
 }
