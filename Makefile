@@ -12,7 +12,7 @@ HTML    := _build/html/index.html
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup data repro validate belady characterize gap ttl ablation compare liveness regimes picture book chapters html \
+.PHONY: help setup data repro validate belady characterize gap ttl ablation compare liveness regimes compression provider picture book chapters html \
         links lint types unit notebooks test verify fuzz bench clean
 
 help: ## list the targets
@@ -40,7 +40,7 @@ $(VENV)/.installed-bench: pyproject.toml constraints.txt $(VENV)/.installed
 data: setup ## fetch the public traces into data/raw (FROM=dir: from a local mirror)
 	$(VENV)/bin/kvsim fetch $(if $(FROM),--from '$(FROM)')
 
-repro: validate characterize gap ablation ttl belady compare liveness regimes book ## run every experiment, render the book
+repro: validate characterize gap ablation ttl belady compare liveness regimes compression provider book ## run every experiment, render the book
 	@echo "results in $(RESULTS)/, the book in $(HTML)"
 
 validate: setup ## published hit rates beside ours
@@ -69,6 +69,12 @@ regimes: setup ## what binds at every capacity and TTL
 
 liveness: setup ## our own policy beside LRU and OPT at 60 capacities
 	$(RUN) liveness --results $(RESULTS)
+
+compression: setup ## r times the blocks in the same memory: hits and recompute, by pressure
+	$(RUN) compression --results $(RESULTS)
+
+provider: setup ## bills at a provider's prices, and when keep-alive pings pay
+	$(RUN) provider --results $(RESULTS)
 
 picture: setup ## draw the picture of the README from the committed results
 	$(PY) book/picture.py $(RESULTS)/hit_ratio.png

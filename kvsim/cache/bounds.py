@@ -19,7 +19,7 @@ def opt(
     capacity: int | str,
     switches: Switches = Switches(),
     *,
-    bytes_per_token: float | None = None,
+    bytes_per_token: float | str | None = None,
     measure_from: str | int = 0,
 ) -> Result:
     """Return the hits of Belady with bypass, the optimum in uncapped hit blocks.
@@ -41,8 +41,8 @@ def opt(
         Blocks, or as `kvsim.cache.capacity.parse` takes it.
     switches : Switches
         Only the hit cap applies; the optimum is over all caches.
-    bytes_per_token : float, optional
-        KV bytes of a token, for a capacity given as memory.
+    bytes_per_token : float or str, optional
+        KV bytes of a token, or a model's name, for a capacity given as memory.
     measure_from : str or int
         Count hits only from there on, see `kvsim.cache.warmup.first_measured`. Requests before
         it have none in the result.
@@ -68,7 +68,7 @@ def infinite(
     capacity: int | str,
     switches: Switches = Switches(),
     *,
-    bytes_per_token: float | None = None,
+    bytes_per_token: float | str | None = None,
     measure_from: str | int = 0,
 ) -> Result:
     """Return the hits of a cache that never evicts; `capacity` is only its label."""

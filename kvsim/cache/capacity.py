@@ -6,6 +6,7 @@ from typing import Protocol
 
 import numpy as np
 
+from kvsim.cache import models
 from kvsim.traces.trace import TraceError
 
 COUNTS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
@@ -16,7 +17,10 @@ BYTES = {"b": 1} | {
 }
 LARGEST = 2**53
 NUMBER = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([a-z]*|%)")
-CAPACITY_FORMS = "blocks (10000, 10k, 1.5M), a share of the distinct blocks (10%), inf, or 512MiB"
+CAPACITY_FORMS = (
+    "blocks (10000, 10k, 1.5M), a share of the distinct blocks (10%), inf, "
+    "or 512MiB with --bytes-per-token or --model"
+)
 
 
 class Sized(Protocol):
@@ -31,7 +35,7 @@ class Sized(Protocol):
         """Distinct blocks of the trace."""
 
 
-def parse(capacity: str | float, trace: Sized, bytes_per_token: float | None = None) -> int:
+def parse(capacity: str | float, trace: Sized, bytes_per_token: float | str | None = None) -> int:
     """Return the blocks that a capacity stands for.
 
     Parameters
@@ -44,13 +48,14 @@ def parse(capacity: str | float, trace: Sized, bytes_per_token: float | None = N
         TB or TiB, rounded down to whole blocks. Case does not matter.
     trace : Trace
         Gives the block size (tokens) and the distinct blocks.
-    bytes_per_token : float, optional
-        KV bytes of one token; needed for a memory size.
+    bytes_per_token : float or str, optional
+        KV bytes of one token, or a model as `kvsim.cache.models.named_bytes` takes it
+        (``"llama-3.1-8b"``, ``"llama-3.1-8b:fp8"``); needed for a memory size.
 
     Raises
     ------
     TraceError
-        If `capacity` has none of these forms.
+        If `capacity` has none of these forms, or the model is not known.
     """
     if not isinstance(capacity, str | int | float | np.integer | np.floating):
         raise _bad(capacity, f"a {type(capacity).__name__} is not a capacity")
@@ -96,10 +101,13 @@ def log_spaced(low: int, high: int, count: int) -> list[int]:
     return [int(value) for value in np.maximum.accumulate(ideal - steps) + steps]
 
 
-def _block_bytes(text: str, trace: Sized, bytes_per_token: float | None) -> Fraction:
+def _block_bytes(text: str, trace: Sized, bytes_per_token: float | str | None) -> Fraction:
+    if isinstance(bytes_per_token, str):
+        bytes_per_token = models.named_bytes(bytes_per_token)
     if bytes_per_token is None:
         raise TraceError(
-            f"capacity {text!r}: a memory size needs --bytes-per-token, the KV bytes of one token"
+            f"capacity {text!r}: a memory size needs --bytes-per-token, the KV bytes of one token, "
+            "or --model"
         )
     if not 0 < bytes_per_token < float("inf"):
         raise TraceError(f"bytes per token {bytes_per_token}: must be a positive number")
@@ -113,4 +121,4 @@ def _checked(blocks: int, text: str) -> int:
 
 
 def _bad(text: object, why: str) -> TraceError:
-    return TraceError(f"capacity {text!r}: {why}; give {CAPACITY_FORMS} with --bytes-per-token")
+    return TraceError(f"capacity {text!r}: {why}; give {CAPACITY_FORMS}")

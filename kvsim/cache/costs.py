@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kvsim.cache import models
 from kvsim.cache.result import Result
 from kvsim.traces.trace import Trace
 
@@ -65,6 +66,21 @@ class CostModel:
 # config.json of meta-llama/Meta-Llama-3-70B: 80 layers, hidden size 8,192, 64 query and 8 key heads
 # of 128, feed-forward size 28,672. A layer has 8192 * (2 * 8192 + 2 * 1024 + 3 * 28672) weights.
 LLAMA_3_70B = CostModel("Llama 3 70B", parameters=68.451e9, layers=80, width=8192)
+
+
+def cost_model(name: str) -> CostModel:
+    """Return the cost model of a model by its name, see ``kvsim/cache/models.toml``.
+
+    Left out: attention in sliding windows, and over the few tokens that a sparse-attention
+    indexer chooses, neither of which grows with the prompt.
+
+    Raises
+    ------
+    TraceError
+        If there is no such model.
+    """
+    model = models.get(name)
+    return CostModel(model.name, model.weights, model.layers, model.width)
 
 
 def prefill_cost(trace: Trace, result: Result, model: CostModel = LLAMA_3_70B) -> np.ndarray:

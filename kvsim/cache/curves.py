@@ -60,7 +60,7 @@ def curve(
     *,
     every: bool = False,
     ttl: float | str | None = None,
-    bytes_per_token: float | None = None,
+    bytes_per_token: float | str | None = None,
     measure_from: str | int = 0,
 ) -> pd.DataFrame:
     """Return LRU's exact hits at many capacities, from one pass.
@@ -76,8 +76,8 @@ def curve(
         Every capacity at which the hits rise, instead.
     ttl : float or str, optional
         Seconds, or a duration such as ``"5m"``, after its last touch a block lives.
-    bytes_per_token : float, optional
-        KV bytes of a token, for capacities given as memory.
+    bytes_per_token : float or str, optional
+        KV bytes of a token, or a model's name, for capacities given as memory.
     measure_from : str or int
         Count hits only from there on, see `kvsim.cache.warmup.first_measured`.
 

@@ -29,7 +29,7 @@ def simulate(
     switches: Switches = Switches(),
     seed: int = 0,
     parameters: Mapping[str, Any] | None = None,
-    bytes_per_token: float | None = None,
+    bytes_per_token: float | str | None = None,
     measure_from: str | int = 0,
 ) -> Result:
     """Run one policy or bound at one capacity.
@@ -46,8 +46,8 @@ def simulate(
         Seconds, or a duration such as ``"5m"``, after its last touch a block lives.
     switches, seed, parameters
         As for `kvsim.cache.engine.replay`; bounds take the hit cap only.
-    bytes_per_token : float, optional
-        KV bytes of a token, for a capacity given as memory.
+    bytes_per_token : float or str, optional
+        KV bytes of a token, or a model's name, for a capacity given as memory.
     measure_from : str or int
         Count only from there on, see `kvsim.cache.warmup.first_measured`.
 
@@ -80,7 +80,7 @@ def run(
     seeds: Sequence[int] = (0,),
     ttl: float | str | None = None,
     switches: Switches = Switches(),
-    bytes_per_token: float | None = None,
+    bytes_per_token: float | str | None = None,
     measure_from: str | int = 0,
     done: Iterable[tuple[str, int, int]] = (),
     executor: Executor | None = None,

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from kvsim import __version__
-from kvsim.cli import runs, traces
+from kvsim.cli import explore, models, runs, traces
 from kvsim.cli.output import show
 from kvsim.cli.runs import INTERRUPTED
 
@@ -45,7 +45,9 @@ for command in (
     runs.simulate,
     runs.curve,
     traces.convert,
+    explore.explore,
     runs.policies,
+    models.models,
     traces.fetch,
 ):
     app.command()(command)

@@ -16,8 +16,10 @@ from kvsim.cli.options import (
     Format,
     KeepRepeats,
     Nested,
+    PartialBlocks,
     Rows,
     Seed,
+    TimeUnit,
     TraceArgument,
     Window,
 )
@@ -50,6 +52,8 @@ def explore(
     rows: Rows = None,
     nested: Nested = None,
     block_size: BlockSize = None,
+    time_unit: TimeUnit = None,
+    partial_blocks: PartialBlocks = None,
     keep_repeats: KeepRepeats = False,
 ) -> None:
     """Write a page to play with: hits at 24 capacities, by policy and by TTL, and what binds.
@@ -71,6 +75,8 @@ def explore(
         "rows": rows,
         "nested": nested,
         "block_size": block_size,
+        "time_unit": time_unit,
+        "partial_blocks": partial_blocks,
         "keep_repeats": keep_repeats,
     }
     with Meter() as meter:

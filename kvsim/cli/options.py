@@ -34,7 +34,7 @@ Format = Annotated[
     typer.Option(
         metavar="NAME",
         rich_help_panel=TRACE,
-        help="mooncake or weka; told from the content unless given.",
+        help="mooncake, weka, bailian or kvsim; told from the content unless given.",
     ),
 ]
 Rows = Annotated[
@@ -61,6 +61,23 @@ BlockSize = Annotated[
         metavar="TOKENS",
         rich_help_panel=TRACE,
         help="Tokens a block, where the format does not say.",
+    ),
+]
+TimeUnit = Annotated[
+    Literal["s", "ms", "us", "ns"] | None,
+    typer.Option(
+        metavar="UNIT",
+        rich_help_panel=TRACE,
+        help="s, ms, us or ns: the unit of timestamps; told from format and values unless given.",
+    ),
+]
+PartialBlocks = Annotated[
+    Literal["continue", "error"] | None,
+    typer.Option(
+        metavar="HOW",
+        rich_help_panel=TRACE,
+        help="A partial last block met again with other tokens: continue (another block) or error; "
+        "continue unless given.",
     ),
 ]
 KeepRepeats = Annotated[
@@ -105,6 +122,16 @@ BytesPerToken = Annotated[
         metavar="BYTES",
         rich_help_panel=CACHE,
         help="KV bytes of a token, for capacities given as memory.",
+    ),
+]
+MeasureFrom = Annotated[
+    str,
+    typer.Option(
+        metavar="START",
+        rich_help_panel=CACHE,
+        help="Count hits only from there on: a share of the requests (50%), a time (2h), or a "
+        "request number; all unless given.",
+        show_default=False,
     ),
 ]
 Ttl = Annotated[

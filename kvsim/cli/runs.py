@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kvsim.cli.inputs import arrange, chosen_policies, items, open_trace
+from kvsim.cli.models import ModelName, token_bytes
 from kvsim.cli.options import (
     CACHE,
     CAPACITY,
@@ -19,14 +20,17 @@ from kvsim.cli.options import (
     HitCap,
     Hits,
     KeepRepeats,
+    MeasureFrom,
     Nested,
     NoPin,
     Output,
+    PartialBlocks,
     Plot,
     Policies,
     Rows,
     Seed,
     Sessions,
+    TimeUnit,
     TouchOrder,
     TraceArgument,
     Ttl,
@@ -95,6 +99,8 @@ def simulate(
     hits: Hits = "prefix",
     hit_cap: HitCap = None,
     bytes_per_token: BytesPerToken = None,
+    model: ModelName = None,
+    measure_from: MeasureFrom = "0",
     window: Window = None,
     sessions: Sessions = None,
     seed: Seed = 0,
@@ -102,6 +108,8 @@ def simulate(
     rows: Rows = None,
     nested: Nested = None,
     block_size: BlockSize = None,
+    time_unit: TimeUnit = None,
+    partial_blocks: PartialBlocks = None,
     keep_repeats: KeepRepeats = False,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
@@ -121,6 +129,7 @@ def simulate(
     from kvsim.traces.durations import parse_duration
 
     lifetime = None if ttl is None else parse_duration(ttl)
+    unit = token_bytes(bytes_per_token, model)
     policies = chosen_policies(items("--policy", policy or ["lru"]))
     wanted = items("--capacity", capacity)
     switches = Switches(eviction, not no_pin, touch_order, hits, hit_cap)
@@ -132,15 +141,28 @@ def simulate(
             rows=rows,
             nested=nested,
             block_size=block_size,
+            time_unit=time_unit,
+            partial_blocks=partial_blocks,
             keep_repeats=keep_repeats,
         )
         loaded = arrange(loaded, window, sessions, seed)
-        sizes = [capacities.parse(size, loaded, bytes_per_token) for size in wanted]
-        table = _grid(meter, loaded, policies, sizes, seed=seed, ttl=lifetime, switches=switches)
+        sizes = [capacities.parse(size, loaded, unit) for size in wanted]
+        table = _grid(
+            *(meter, loaded, policies, sizes),
+            seed=seed,
+            ttl=lifetime,
+            switches=switches,
+            measure_from=measure_from,
+        )
     say_notes(loaded)
     if table:
         shown = [row | {"policy": _label(row["policy"], lifetime)} for row in table]
-        write(table, Sheet(loaded.name, shown, RUN_COLUMNS, 3, remarks=_remarks(table, lifetime)))
+        write(
+            table,
+            Sheet(
+                loaded.name, shown, RUN_COLUMNS, 3, remarks=_remarks(table, lifetime, measure_from)
+            ),
+        )
         draw(loaded.name, shown)
     cells = len(policies) * len(sizes)
     if len(table) < cells:
@@ -157,6 +179,8 @@ def curve(
     ] = False,
     ttl: Ttl = None,
     bytes_per_token: BytesPerToken = None,
+    model: ModelName = None,
+    measure_from: MeasureFrom = "0",
     window: Window = None,
     sessions: Sessions = None,
     seed: Seed = 0,
@@ -164,6 +188,8 @@ def curve(
     rows: Rows = None,
     nested: Nested = None,
     block_size: BlockSize = None,
+    time_unit: TimeUnit = None,
+    partial_blocks: PartialBlocks = None,
     keep_repeats: KeepRepeats = False,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
@@ -180,6 +206,7 @@ def curve(
     if every and capacity:
         raise usage_error("--all and --capacity exclude each other")
     wanted = items("--capacity", capacity) if capacity else None
+    unit = token_bytes(bytes_per_token, model)
     from kvsim.cache import curves
     from kvsim.traces.durations import parse_duration
 
@@ -192,16 +219,28 @@ def curve(
             rows=rows,
             nested=nested,
             block_size=block_size,
+            time_unit=time_unit,
+            partial_blocks=partial_blocks,
             keep_repeats=keep_repeats,
         )
         loaded = arrange(loaded, window, sessions, seed)
         points = curves.curve(
-            loaded, wanted, every=every, ttl=lifetime, bytes_per_token=bytes_per_token
+            loaded,
+            wanted,
+            every=every,
+            ttl=lifetime,
+            bytes_per_token=unit,
+            measure_from=measure_from,
         )
     table: list[Any] = points.to_dict("records")
     label = "LRU" if lifetime is None else _label("lru", lifetime)
     say_notes(loaded)
-    write(table, Sheet(f"{loaded.name}, {label}", table, CURVE_COLUMNS, keys=2))
+    sheet = Sheet(
+        *(f"{loaded.name}, {label}", table, CURVE_COLUMNS),
+        keys=2,
+        remarks=_counted(measure_from),
+    )
+    write(table, sheet)
     draw(loaded.name, [row | {"policy": label} for row in table])
 
 
@@ -254,7 +293,13 @@ def _label(policy: str, ttl: float | None) -> str:
     return f"TTL-{ttl:g}" if policy == "lru" else f"{policy}+TTL-{ttl:g}"
 
 
-def _remarks(runs: Sequence[Row], ttl: float | None) -> tuple[str, ...]:
+def _remarks(runs: Sequence[Row], ttl: float | None, measure_from: str) -> tuple[str, ...]:
     shown = {run["policy"] for run in runs}
     opt = (OPT_REMARK,) if "opt" in shown else ()
-    return opt if ttl is None or not shown & BOUND_NAMES else (*opt, TTL_REMARK)
+    bound = (TTL_REMARK,) if ttl is not None and shown & BOUND_NAMES else ()
+    return (*opt, *bound, *_counted(measure_from))
+
+
+def _counted(measure_from: str) -> tuple[str, ...]:
+    whole = measure_from == "0"
+    return () if whole else (f"Counted from {measure_from} on; flows are of the whole run.",)

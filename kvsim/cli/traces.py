@@ -15,7 +15,9 @@ from kvsim.cli.options import (
     KeepRepeats,
     Nested,
     Output,
+    PartialBlocks,
     Rows,
+    TimeUnit,
     TraceArgument,
     flag,
 )
@@ -39,6 +41,8 @@ def info(
     rows: Rows = None,
     nested: Nested = None,
     block_size: BlockSize = None,
+    time_unit: TimeUnit = None,
+    partial_blocks: PartialBlocks = None,
     keep_repeats: KeepRepeats = False,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
@@ -54,6 +58,8 @@ def info(
             rows=rows,
             nested=nested,
             block_size=block_size,
+            time_unit=time_unit,
+            partial_blocks=partial_blocks,
             keep_repeats=keep_repeats,
         )
     facts = loaded.info()
@@ -68,6 +74,8 @@ def convert(
     rows: Rows = None,
     nested: Nested = None,
     block_size: BlockSize = None,
+    time_unit: TimeUnit = None,
+    partial_blocks: PartialBlocks = None,
     keep_repeats: KeepRepeats = False,
 ) -> None:
     """Save a trace in the one-file form that opens in milliseconds."""
@@ -81,6 +89,8 @@ def convert(
             rows=rows,
             nested=nested,
             block_size=block_size,
+            time_unit=time_unit,
+            partial_blocks=partial_blocks,
             keep_repeats=keep_repeats,
         )
     loaded.save(out)

@@ -5,8 +5,10 @@ from kvsim.experiments import (
     belady,
     characterize,
     compare,
+    compression,
     gap,
     liveness,
+    provider,
     regimemap,
     ttl,
     validate,
@@ -23,4 +25,6 @@ EXPERIMENTS: dict[str, Experiment] = {
     "compare": compare.EXPERIMENT,
     "liveness": liveness.EXPERIMENT,
     "regimes": regimemap.EXPERIMENT,
+    "compression": compression.EXPERIMENT,
+    "provider": provider.EXPERIMENT,
 }
