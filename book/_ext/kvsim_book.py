@@ -17,4 +17,5 @@ def setup(app: Sphinx) -> dict[str, bool]:
     """Register with Sphinx."""
     app.connect("config-inited", drop_thebe, priority=900)
     app.add_css_file("kvsim.css")
+    app.add_js_file("kvsim.js", loading_method="defer")
     return {"parallel_read_safe": True, "parallel_write_safe": True}
