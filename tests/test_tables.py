@@ -90,6 +90,12 @@ def test_unit_of_a_pivoted_table_is_given():
     assert shown(wide, unit="points").tables[0][1] == ["p00", "−20.0", ""]
 
 
+def test_units_can_be_given_by_column():
+    frame = pd.DataFrame({"policy": ["2q"], "low": [1.23], "high": [0.05], "n": [2.0]})
+    table = shown(frame, unit={"low": "pp", "high": "%"}).tables[0]
+    assert table == [["policy", "low (points)", "high (%)", "n"], ["2q", "+1.2", "5.0", "2"]]
+
+
 def test_headings_of_levels_are_flat_and_never_empty():
     rows = FRAME.head(4).assign(trace=["a", "a", "b", "b"])
     wide = rows.pivot_table(index=["trace"], columns="policy", values=["hit_gain", "other_1"])

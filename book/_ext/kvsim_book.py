@@ -1,5 +1,7 @@
 """Sphinx extension of the book: no page asks another machine for anything."""
 
+from typing import Any
+
 from sphinx.application import Sphinx
 from sphinx.config import Config
 
@@ -13,9 +15,16 @@ def drop_thebe(app: Sphinx, config: Config) -> None:
     registry.css_files = [entry for entry in registry.css_files if "thebe" not in entry[0]]
 
 
+def mend_roles(app: Sphinx, page: str, template: str, context: dict[str, Any], _: Any) -> None:
+    """Drop roles that docutils and sphinxcontrib-bibtex give to a list of works in error."""
+    for role in ("doc-biblioentry", "list"):
+        context["body"] = context.get("body", "").replace(f' role="{role}"', "")
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register with Sphinx."""
     app.connect("config-inited", drop_thebe, priority=900)
+    app.connect("html-page-context", mend_roles)
     app.add_css_file("kvsim.css")
     app.add_js_file("kvsim.js", loading_method="defer")
     return {"parallel_read_safe": True, "parallel_write_safe": True}

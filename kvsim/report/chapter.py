@@ -4,7 +4,7 @@ import base64
 import inspect
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -45,7 +45,7 @@ def table(
     *,
     rows: int = tables.ROWS,
     columns: int | Sequence[str] = tables.COLUMNS,
-    unit: str = "",
+    unit: str | Mapping[Hashable, str] = "",
     key: str = "table",
 ) -> tables.Table:
     """Return a table with a caption; see `kvsim.report.tables.Table`."""

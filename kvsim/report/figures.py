@@ -129,8 +129,7 @@ def _lines(
         axis.plot(line[x], 100 * line[y], **style)
     if others:
         names = ", ".join(others) if len(others) <= 3 else f"{len(others)} others"
-        place: dict[str, Any] = {"x": 0.02, "y": 0.98, "transform": axis.transAxes, "va": "top"}
-        axis.text(**place, s=f"grey: {names}", color="#5c5c5c")
+        axis.set_title(f"grey: {names}", loc="right", fontsize=12, color="#5c5c5c")
 
 
 def _label_ends(axis: Axes) -> None:
@@ -184,13 +183,16 @@ def changes(
     """
     rows = table.sort_values(value, kind="stable").head(top).iloc[::-1]
     labels = [textwrap.fill(str(text), LABEL) for text in rows[label]]
-    lines = sum(text.count("\n") + 1 for text in labels)
-    figure, axis = plt.subplots(figsize=(SINGLE[0], 0.2 * lines + 0.1 * len(rows) + 0.9))
+    heights = np.array([0.1 + 0.2 * (text.count("\n") + 1) for text in labels])  # inches
+    figure, axis = plt.subplots(figsize=(SINGLE[0], heights.sum() + 0.8))
     colors = [COLORS[1] if change < 0 else COLORS[0] for change in rows[value]]
-    axis.barh(range(len(rows)), rows[value], color=colors)
-    axis.set_yticks(range(len(rows)), labels)
+    places = np.cumsum(heights) - heights / 2
+    axis.barh(places, rows[value], height=0.22, color=colors)
+    axis.set_yticks(places, labels)
+    axis.set_ylim(0, heights.sum())
+    axis.grid(axis="y", visible=False)
     axis.axvline(0, **ZERO)
-    axis.set_xlabel(xlabel)
+    figure.supxlabel(xlabel, fontsize=12)
     return [figure]
 
 

@@ -2,7 +2,7 @@
 
 import base64
 import re
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -21,7 +21,13 @@ UNITS = (
     (re.compile(r"(^|_)(ratio|share|closed|saving)(_min|_max)?$"), "%", 100.0),
     (re.compile(r"_s$"), "s", 1.0),
 )
-FACTORS = {"points": 100.0, "%": 100.0, "s": 1.0}
+# What a caller may say of columns whose name does not.
+GIVEN = {
+    "points": ("points", 100.0),
+    "pp": ("points", 1.0),
+    "%": ("%", 100.0),
+    "s": ("s", 1.0),
+}
 
 
 @dataclass(frozen=True)
@@ -35,7 +41,7 @@ class Unit:
         """Return a cell's text; missing values are empty."""
         if isinstance(value, bool | np.bool_):
             return "yes" if value else "no"
-        if not isinstance(value, int | float | np.number):
+        if not _is_number(value):
             return "" if value is None or value is pd.NA else value_words(str(value))
         if value != value:  # NaN
             return ""
@@ -63,6 +69,10 @@ def heading(name: Hashable, unit: Unit) -> str:
     return f"{text} ({unit.name})" if unit.name in ("points", "%") else text
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
+
+
 def one_decimal(value: float, *, signed: bool = False) -> str:
     """Return percent or points as the book writes them: one decimal, never minus zero.
 
@@ -86,7 +96,7 @@ def duration(seconds: float) -> str:
 
 def plain(value: Any) -> str:
     """Return a number without a unit: thousands apart, at most three significant decimals."""
-    if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.number):
+    if not _is_number(value):
         return str(value)
     size = abs(float(value))
     if float(value).is_integer() or size >= 100:
@@ -112,8 +122,9 @@ class Table:
         Rows in the text.
     columns : int or list of str
         Columns in the text: the first ones, or these.
-    unit : {"", "points", "%", "s"}
-        Of the fractional numbers whose column does not name a unit, as after pivoting.
+    unit : {"", "points", "pp", "%", "s"} or dict
+        Of fractional numbers whose column does not name a unit, as after pivoting, or by column:
+        points and % of shares of 1, pp for points that are stored as points.
     key : str
         Name of the CSV file.
     """
@@ -122,7 +133,7 @@ class Table:
     caption: str = ""
     rows: int = ROWS
     columns: int | Sequence[str] = COLUMNS
-    unit: str = ""
+    unit: str | Mapping[Hashable, str] = ""
     key: str = "table"
 
     def __repr__(self) -> str:
@@ -163,10 +174,13 @@ class Table:
         )
 
     def _unit(self, name: Hashable, kind: Any) -> Unit:
+        if not isinstance(self.unit, str):
+            given = self.unit.get(name, "")
+            return Unit(*GIVEN[given]) if given else unit_of(name)
         named = unit_of(name)
         if named.name or not self.unit or not pd.api.types.is_float_dtype(kind):
             return named
-        return Unit(self.unit, FACTORS[self.unit])
+        return Unit(*GIVEN[self.unit])
 
     def _download(self, frame: pd.DataFrame) -> str:
         data = base64.b64encode(frame.to_csv(index=False, lineterminator="\n").encode()).decode()
@@ -204,6 +218,6 @@ def _row(row: Sequence[Any], units: Sequence[Unit], of_row: Unit) -> str:
         if number == 0:
             cells.append(f'<th scope="row"{sort_by}>{text}</th>')
         else:
-            kind = ' class="n"' if text[:1].isdigit() or text[:1] in ("+", "−") else ""
+            kind = ' class="n"' if _is_number(value) else ""
             cells.append(f"<td{kind}{sort_by}>{text}</td>")
     return "".join(cells)
