@@ -63,17 +63,17 @@ class BuildError(Exception):
 def chapters() -> list[str]:
     """Names of the notebook chapters, in the order of the table of contents."""
     toc = yaml.safe_load((ROOT / "_toc.yml").read_text())
-    return [Path(file).stem for file in _files(toc) if file.endswith(".ipynb")]
+    return [Path(file).stem for file in pages(toc) if file.endswith(".ipynb")]
 
 
-def _files(toc: Any) -> Iterator[str]:
+def pages(toc: Any) -> Iterator[str]:
     """Every page of the table of contents, the first one too, at whatever depth."""
     if isinstance(toc, dict):
         yield from (toc[key] for key in ("root", "file") if key in toc)
         toc = list(toc.values())
     if isinstance(toc, list):
         for entry in toc:
-            yield from _files(entry)
+            yield from pages(entry)
 
 
 def digest(chapter: str) -> str:

@@ -1,126 +1,18 @@
 """The rendered book in a browser: light and dark, on a phone, a desk and paper."""
 
-import functools
-import http.server
-import os
 import re
-import shutil
-import threading
-from collections import defaultdict
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
-HTML = ROOT / "_build" / "html"
-PAGES = sorted(str(path.relative_to(HTML)) for path in HTML.glob("book/*.html"))
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-FLAGS = (
-    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-)
-REQUIRED = os.environ.get("CI") == "true"
+from tests.browser import COLORS, HTML, LEVELS, PAPER, PHONE, missing, skip_without_browser
 
-PHONE, DESK, PAPER = (390, 844), (1280, 900), (794, 1123)
+PAGES = sorted(str(path.relative_to(HTML)) for path in HTML.glob("book/*.html"))
 WEIGHT = 700_000  # bytes a page may load, all told
 TEXT = 9.0  # pixels that the smallest text of a figure has on a phone
 
-LEVELS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]
-COLORS = ["color-contrast"]  # all that a theme changes
+skip_without_browser()
 
 every_page = pytest.mark.parametrize("page", PAGES)
-
-
-def missing():
-    if not PAGES:
-        return "the book is not built (make html)"
-    try:
-        import axe_playwright_python  # noqa: F401
-        import playwright  # noqa: F401
-    except ImportError as error:
-        return f"{error.name} is not installed"
-    return "" if CHROMIUM else "there is no Chromium on this machine (apt-get install chromium)"
-
-
-if missing() and not REQUIRED:
-    pytest.skip(f"NO BROWSER TESTS: {missing()}", allow_module_level=True)
-
-
-class Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *args):
-        pass
-
-
-@pytest.fixture(scope="module")
-def site():
-    server = http.server.ThreadingHTTPServer(
-        ("127.0.0.1", 0), functools.partial(Quiet, directory=str(HTML))
-    )
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}/"
-    server.shutdown()
-
-
-@pytest.fixture(scope="module")
-def browser():
-    assert not missing(), missing()
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
-        yield browser
-        browser.close()
-
-
-class Visit:
-    """A page as opened, with what it said and fetched."""
-
-    def __init__(self, browser, site, page, size=DESK, theme="light"):
-        width, height = size
-        self.context = browser.new_context(
-            viewport={"width": width, "height": height}, color_scheme=theme
-        )
-        self.page = self.context.new_page()
-        self.errors, self.outside, self.sizes = [], [], defaultdict(int)
-        self.page.on("console", lambda m: m.type == "error" and self.errors.append(m.text))
-        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
-        self.page.on("request", lambda request: self._asked(request.url, site))
-        self.page.on("response", self._answered)
-        self.page.goto(site + page, wait_until="load")
-        self.page.evaluate("document.fonts.ready.then(() => true)")
-
-    def _asked(self, asked, site):
-        if not asked.startswith((site, "data:", "blob:")):
-            self.outside.append(asked)
-
-    def _answered(self, response):
-        if response.ok and not response.url.startswith("data:"):
-            self.sizes[response.url] = len(response.body())
-
-    def overflow(self):
-        return self.page.evaluate(
-            "document.documentElement.scrollWidth - document.documentElement.clientWidth"
-        )
-
-    def axe(self, rules=LEVELS):
-        """Return what axe-core finds, with the first elements, by rule."""
-        from axe_playwright_python.sync_playwright import Axe
-
-        found = Axe().run(self.page, options={"runOnly": rules}).response["violations"]
-        return {rule["id"]: [node["html"][:120] for node in rule["nodes"]][:3] for rule in found}
-
-
-@pytest.fixture
-def visit(browser, site):
-    opened = []
-
-    def visit(page, **options):
-        opened.append(Visit(browser, site, page, **options))
-        return opened[-1]
-
-    yield visit
-    for one in opened:
-        one.context.close()
 
 
 def test_nothing_is_missing():
