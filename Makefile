@@ -13,7 +13,7 @@ HTML    := _build/html/index.html
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help setup data repro validate belady characterize gap ttl ablation compare liveness regimes compression provider picture book chapters html \
-        links lint types unit notebooks test verify fuzz bench clean
+        links pdf pages lint types unit notebooks test verify fuzz bench clean
 
 help: ## list the targets
 	@awk -F ':[^#]*## ' '/^[a-z]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -93,6 +93,12 @@ html: setup
 
 links: html
 	$(PY) book/check_links.py
+
+pdf: html ## print the whole book into _build/kvsim.pdf (needs Chromium)
+	$(PY) book/pdf.py _build/kvsim.pdf
+
+pages: html ## look at the rendered pages in a browser: errors, weight, accessibility, phone, print
+	$(PY) -m pytest -n $(JOBS) tests/test_pages.py
 
 # --- checks --------------------------------------------------------------------------------------
 

@@ -49,7 +49,11 @@ METADATA = {
 }
 
 ADDRESS = re.compile(r"0x[0-9a-fA-F]{6,}")
+GLUED = re.compile(r"\{glue:text\}`([^`]+)`")
+RECORD = "application/papermill.record/text/plain"
+NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 NOISE = 8  # grey levels of 255 by which a pixel may differ between two machines' rendering
+NUDGE = 0.05  # points by which a coordinate may differ
 
 
 class BuildError(Exception):
@@ -59,17 +63,17 @@ class BuildError(Exception):
 def chapters() -> list[str]:
     """Names of the notebook chapters, in the order of the table of contents."""
     toc = yaml.safe_load((ROOT / "_toc.yml").read_text())
-    return [Path(file).stem for file in _files(toc) if file.endswith(".ipynb")]
+    return [Path(file).stem for file in pages(toc) if file.endswith(".ipynb")]
 
 
-def _files(toc: Any) -> Iterator[str]:
+def pages(toc: Any) -> Iterator[str]:
     """Every page of the table of contents, the first one too, at whatever depth."""
     if isinstance(toc, dict):
         yield from (toc[key] for key in ("root", "file") if key in toc)
         toc = list(toc.values())
     if isinstance(toc, list):
         for entry in toc:
-            yield from _files(entry)
+            yield from pages(entry)
 
 
 def digest(chapter: str) -> str:
@@ -159,6 +163,45 @@ def _is_picture(kind: str) -> bool:
     return kind.endswith("image/png")
 
 
+def glued(notebook: nbformat.NotebookNode) -> dict[str, str]:
+    """Values by the names under which the cells glued them, as the text shows them."""
+    values = {}
+    for cell in notebook.cells:
+        for output in cell.get("outputs", ()):
+            record = output.get("metadata", {}).get("scrapbook")
+            if record and RECORD in output.data:
+                value = _literal(output.data[RECORD])
+                text = output.data[RECORD] if value is None else value
+                values[record["name"]] = str(text)
+    return values
+
+
+def with_values(text: str, values: dict[str, str]) -> str:
+    """The text with each glued number written out, as a reader outside the book needs it.
+
+    Raises
+    ------
+    BuildError
+        If the text names what no cell glued.
+    """
+    unknown = [name for name in GLUED.findall(text) if name not in values]
+    if unknown:
+        raise BuildError(f"the text names {unknown[0]!r}, which no cell tells")
+    return GLUED.sub(lambda match: values[match[1]], text)
+
+
+def write_out(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
+    """Put the glued numbers into the text and the captions of an executed notebook."""
+    values = glued(notebook)
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            cell.source = with_values(cell.source, values)
+        for output in cell.get("outputs", ()):
+            if figure := output.get("metadata", {}).get("kvsim"):
+                figure["caption"] = with_values(figure["caption"], values)
+    return notebook
+
+
 def _join_streams(outputs: list[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]:
     """One output for each run of prints: where the kernel flushed is a matter of timing."""
     joined: list[nbformat.NotebookNode] = []
@@ -187,7 +230,7 @@ def execute(chapter: str, params: dict[str, Any], output: Path) -> None:
             cwd=str(BOOK),
             progress_bar=False,
         )
-        nbformat.write(scrub(notebook), executed)
+        nbformat.write(write_out(scrub(notebook)), executed)
         if not (output.exists() and looks_same(executed, output)):
             shutil.copy(executed, output.with_suffix(".part"))
             os.replace(output.with_suffix(".part"), output)
@@ -212,12 +255,20 @@ def _split_images(path: Path) -> tuple[nbformat.NotebookNode, list[str]]:
             for kind in filter(_is_picture, data):
                 images.append(data[kind])
                 data[kind] = ""
+            for panel in output.get("metadata", {}).get("kvsim", {}).get("panels", ()):
+                images.append(panel["svg"])
+                panel["svg"] = ""
     return notebook, images
 
 
 def _close(one: str, other: str) -> bool:
     if one == other:
         return True
+    if one.startswith("<svg"):
+        return NUMBER.sub("", one) == NUMBER.sub("", other) and all(
+            abs(float(a) - float(b)) <= NUDGE
+            for a, b in zip(NUMBER.findall(one), NUMBER.findall(other), strict=True)
+        )
     first, second = (np.asarray(Image.open(io.BytesIO(base64.b64decode(x)))) for x in (one, other))
     if first.shape != second.shape:
         return False

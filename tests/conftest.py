@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.browser import browser, site, visit  # noqa: F401
 from tests.trace_files import jsonl
 
 settings.register_profile("every-run", max_examples=300, deadline=None)

@@ -142,5 +142,5 @@ def test_every_figure_draws(stored):
                 "%",
             ),
         ]
-    assert all(figure.axes for figure in drawn)
+    assert all(panels and panels[0].axes for panels in drawn)
     plt.close("all")

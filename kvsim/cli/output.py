@@ -75,9 +75,9 @@ def plotter(plot: Path | None) -> Callable[[str, Sequence[Row]], None]:
             raise TraceError(f"{plot}: nothing to draw: no capacity above 0 has a hit ratio")
         matplotlib.use("agg")
         figures.use_style()
-        figure = figures.hit_ratio_by_capacity(pd.DataFrame(points).assign(trace=title))
+        [panel] = figures.hit_ratio_by_capacity(pd.DataFrame(points).assign(trace=title))
         form = plot.suffix.removeprefix(".")
-        write_atomically(plot, lambda file: figure.savefig(file, format=form))
+        write_atomically(plot, lambda file: panel.savefig(file, format=form))
 
     return draw
 

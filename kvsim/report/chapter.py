@@ -1,21 +1,26 @@
 """What the chapters of the book call: traces by name, committed results, glued numbers."""
 
+import base64
 import inspect
+import json
+import re
+from collections.abc import Hashable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
 import matplotlib.pyplot as plt
-import numpy as np
 import pandas as pd
 from IPython import get_ipython
-from IPython.display import Code
+from IPython.display import Code, display
 from matplotlib.figure import Figure
 from myst_nb import glue
 
-from kvsim.experiments.store import load_table
-from kvsim.report import figures
+from kvsim.experiments.store import RESULTS, load_table
+from kvsim.report import figures, pictures, tables
 from kvsim.traces import opening
 from kvsim.traces.trace import Trace
+
+SENTENCE = re.compile(r"[A-Z].{18,}[.!?]", re.DOTALL)
 
 
 def begin() -> None:
@@ -29,17 +34,22 @@ def begin() -> None:
         shell.display_formatter.formatters["text/html"].for_type(pd.DataFrame, as_html)
 
 
-def as_html(table: pd.DataFrame) -> str:
-    """Return a table as the pages show it: names as words, nothing where there is no value."""
-    words = table.rename(columns=_words)
-    numbered = isinstance(table.index, pd.RangeIndex)
-    if isinstance(table.index, pd.MultiIndex):
-        rows = [tuple(map(_words, row)) for row in table.index]
-        names = [_words(name) for name in table.index.names]
-        words.index = pd.MultiIndex.from_tuples(rows, names=names)
-    elif not numbered:
-        words.index = pd.Index(map(_words, table.index), name=_words(table.index.name))
-    return str(words.to_html(index=not numbered, na_rep="", float_format=_short, border=0))
+def as_html(frame: pd.DataFrame) -> str:
+    """Return a table without a caption as the pages show it."""
+    return tables.Table(frame)._repr_html_()
+
+
+def table(
+    frame: pd.DataFrame,
+    caption: str,
+    *,
+    rows: int = tables.ROWS,
+    columns: int | Sequence[str] = tables.COLUMNS,
+    unit: str | Mapping[Hashable, str] = "",
+    key: str = "table",
+) -> tables.Table:
+    """Return a table with a caption; see `kvsim.report.tables.Table`."""
+    return tables.Table(frame, caption, rows, columns, unit, key)
 
 
 def tell(**values: Any) -> None:
@@ -54,10 +64,66 @@ def tell(**values: Any) -> None:
         glue(name, _plain(value), display=False)
 
 
-def show(name: str, figure: Figure) -> None:
-    """Glue a figure under a name, for a numbered figure with a caption in the prose."""
-    glue(name, figure, display=False)
-    plt.close(figure)
+def show(
+    name: str,
+    panels: Sequence[Figure],
+    *,
+    caption: str,
+    alt: str,
+    experiment: str = "",
+) -> None:
+    """Show panels: one picture in a notebook, a numbered figure on the page.
+
+    Parameters
+    ----------
+    name : str
+        What the prose refers to, as in ``{numref}`finding-bound` ``.
+    panels : sequence of Figure
+        As the functions of `kvsim.report.figures` return them.
+    caption : str
+        In MyST: what is drawn, with traces, seed and window.
+    alt : str
+        A sentence or two for those who do not see the figure: what it shows, and what follows.
+    experiment : str
+        The experiment whose committed results are drawn; the page offers their provenance.
+
+    Raises
+    ------
+    ValueError
+        If `alt` is no sentence.
+    """
+    if not SENTENCE.fullmatch(alt):
+        raise ValueError(f"figure {name}: alt is {alt!r}; write a sentence that says what it shows")
+    titles = [panel.axes[0].get_title(loc="left") for panel in panels]
+    alts = [alt, *(f"Panel {title} of the same figure." for title in titles[1:])]
+    figure = {
+        "name": name,
+        "caption": " ".join(caption.split()),
+        "panels": [
+            {"alt": text, "svg": pictures.svg(panel)}
+            for text, panel in zip(alts, panels, strict=True)
+        ],
+        "provenance": provenance(experiment) if experiment else [],
+    }
+    data = {"image/png": base64.b64encode(pictures.png(panels)).decode(), "text/plain": alt}
+    display(data, metadata={"kvsim": figure}, raw=True)
+    for panel in panels:
+        plt.close(panel)
+
+
+def provenance(experiment: str) -> list[dict[str, str]]:
+    """Return where the committed results of an experiment come from, a dict of words a trace."""
+    return [
+        {
+            "trace": stored["trace"],
+            "SHA-256 of its source": stored["source_sha256"],
+            "parameters": json.dumps(stored["parameters"]),
+            "versions": ", ".join(f"{name} {text}" for name, text in stored["versions"].items()),
+            "command": f"python -m kvsim.experiments {experiment} --trace {stored['trace']}",
+        }
+        for path in sorted(RESULTS.glob(f"*/{experiment}.json"))
+        for stored in [json.loads(path.read_text())]
+    ]
 
 
 def committed(experiment: str, table: str, **where: Any) -> pd.DataFrame:
@@ -110,21 +176,6 @@ def source_file(path: str) -> Code:
 def open_trace(name: str) -> Trace:
     """Open a known trace or a path, without progress, for a chapter's live part."""
     return opening.open_trace(name, window=None)
-
-
-def _words(name: Any) -> Any:
-    if isinstance(name, str):
-        return name.replace("_", " ")
-    if isinstance(name, bool | np.bool_):
-        return "yes" if name else "no"
-    return _short(name) if isinstance(name, int | float | np.number) else name
-
-
-def _short(value: Any) -> str:
-    if value != value:  # NaN
-        return ""
-    text = f"{value:,.4f}".rstrip("0").rstrip(".")
-    return f"{value:.1e}" if value and text in ("0", "-0") else text
 
 
 def _plain(value: Any) -> Any:
