@@ -61,7 +61,9 @@ class Visit:
     def __init__(self, browser, site, page, size=DESK, theme="light"):
         width, height = size
         self.context = browser.new_context(
-            viewport={"width": width, "height": height}, color_scheme=theme
+            viewport={"width": width, "height": height},
+            color_scheme=theme,
+            reduced_motion="reduce",  # colours in transition have no contrast to measure
         )
         self.page = self.context.new_page()
         self.errors, self.outside, self.sizes = [], [], defaultdict(int)

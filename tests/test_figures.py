@@ -125,7 +125,7 @@ def test_show_displays_a_picture_and_what_the_page_needs(monkeypatch):
         "Every policy hits more in a larger cache.",
         "Panel sample of the same figure.",
     ]
-    stored = {entry["trace"]: entry for entry in figure["provenance"]}
+    stored = {entry["trace"]: entry for entry in map(dict, figure["provenance"])}
     assert len(stored["sample"]["SHA-256 of its source"]) == 64
     assert "slip_sessions" in json.loads(stored["sample"]["parameters"])
 

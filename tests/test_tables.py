@@ -108,8 +108,11 @@ def test_headings_of_levels_are_flat_and_never_empty():
 
 
 def test_row_of_a_quantity_has_the_quantitys_unit():
-    frame = pd.DataFrame({"quantity": ["gap_p50_s", "duty_share"], "ours": [4980.0, 0.5]})
-    assert shown(frame).tables[0][1:] == [["gap median", "1.4 h"], ["duty share", "50.0 %"]]
+    frame = pd.DataFrame(
+        {"quantity": ["gap_p50_s", "duty_share", "span_h"], "ours": [4980.0, 0.5, 72]}
+    )
+    rows = [["gap median", "1.4 h"], ["duty", "50.0 %"], ["span", "3 d"]]
+    assert shown(frame).tables[0][1:] == rows
 
 
 def test_csv_holds_every_row_at_full_precision():

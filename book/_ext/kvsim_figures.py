@@ -72,9 +72,7 @@ class FigureOfPanels(Directive):
 
 def _as_details(spec: dict[str, Any]) -> str:
     rows = "".join(
-        "<dl>"
-        + "".join(f"<dt>{escape(k)}</dt><dd>{escape(v)}</dd>" for k, v in entry.items())
-        + "</dl>"
+        "<dl>" + "".join(f"<dt>{escape(k)}</dt><dd>{escape(v)}</dd>" for k, v in entry) + "</dl>"
         for entry in spec["provenance"]
     )
     return (

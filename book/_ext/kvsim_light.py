@@ -17,6 +17,7 @@ CLASS = re.compile(r"\.(-?[a-zA-Z_][\w-]*)")
 NEGATED = re.compile(r":(?:not|is|where)\([^()]*\)")
 COMMA = re.compile(r",(?![^(\[]*[)\]])")
 GLYPH = re.compile(r'"\\(f[0-9a-f]{3})"')
+FACE = re.compile(r"url\(([^)]*fa-[\w-]+)\.woff2\)[^;}]*")
 # Scripts put these names together out of parts.
 COMPOSED = ("bs-", "kind-", "show", "fade", "collaps", "tooltip", "modal")
 
@@ -63,7 +64,7 @@ def lighten(app: Sphinx, error: Exception | None) -> None:
     for sheet in static.rglob("*.css"):
         css = without_unused_rules(sheet.read_text("utf-8"), words)
         glyphs |= {int(code, 16) for code in GLYPH.findall(css)}
-        sheet.write_text(re.sub(r"(fa-\w+-\d+)\.woff2", r"\1.woff", css), "utf-8")
+        sheet.write_text(FACE.sub(r'url(\1.woff) format("woff")', css), "utf-8")
     for font in static.rglob("fa-*.ttf"):
         _reduce(font, glyphs)
     for unused in (*static.rglob("*.map"), *static.rglob("fontawesome.js")):

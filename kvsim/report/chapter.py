@@ -111,16 +111,19 @@ def show(
         plt.close(panel)
 
 
-def provenance(experiment: str) -> list[dict[str, str]]:
-    """Return where the committed results of an experiment come from, a dict of words a trace."""
+def provenance(experiment: str) -> list[list[tuple[str, str]]]:
+    """Return where the committed results of an experiment come from, what and how, by trace."""
     return [
-        {
-            "trace": stored["trace"],
-            "SHA-256 of its source": stored["source_sha256"],
-            "parameters": json.dumps(stored["parameters"]),
-            "versions": ", ".join(f"{name} {text}" for name, text in stored["versions"].items()),
-            "command": f"python -m kvsim.experiments {experiment} --trace {stored['trace']}",
-        }
+        [
+            ("trace", stored["trace"]),
+            ("SHA-256 of its source", stored["source_sha256"]),
+            (
+                "parameters",
+                json.dumps(stored["parameters"]) if stored["parameters"] else "defaults",
+            ),
+            ("command", f"python -m kvsim.experiments {experiment} --trace {stored['trace']}"),
+            ("versions", ", ".join(f"{name} {text}" for name, text in stored["versions"].items())),
+        ]
         for path in sorted(RESULTS.glob(f"*/{experiment}.json"))
         for stored in [json.loads(path.read_text())]
     ]

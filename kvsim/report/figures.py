@@ -129,7 +129,7 @@ def _lines(
         axis.plot(line[x], 100 * line[y], **style)
     if others:
         names = ", ".join(others) if len(others) <= 3 else f"{len(others)} others"
-        axis.set_title(f"grey: {names}", loc="right", fontsize=12, color="#5c5c5c")
+        axis.figure.supxlabel(f"grey: {names}", fontsize=12, color="#5c5c5c")
 
 
 def _label_ends(axis: Axes) -> None:

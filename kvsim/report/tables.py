@@ -20,6 +20,7 @@ UNITS = (
     (re.compile(r"(^|_)(hit_)?gain(_min|_max)?$"), "points", 100.0),
     (re.compile(r"(^|_)(ratio|share|closed|saving)(_min|_max)?$"), "%", 100.0),
     (re.compile(r"_s$"), "s", 1.0),
+    (re.compile(r"_h$"), "s", 3600.0),
 )
 # What a caller may say of columns whose name does not.
 GIVEN = {
@@ -46,7 +47,7 @@ class Unit:
         if value != value:  # NaN
             return ""
         if self.name == "s":
-            return duration(float(value))
+            return duration(self.factor * float(value))
         if self.name:
             return one_decimal(self.factor * float(value), signed=self.name == "points")
         return plain(value)
@@ -214,7 +215,7 @@ def _row(row: Sequence[Any], units: Sequence[Unit], of_row: Unit) -> str:
         used = of_row if is_fraction and not unit.name else unit
         text = escape(used.show(value))
         text += " %" if text and used is of_row and used.name == "%" else ""
-        sort_by = f' data-v="{value:g}"' if used.name == "s" and text else ""
+        sort_by = f' data-v="{used.factor * value:g}"' if used.name == "s" and text else ""
         if number == 0:
             cells.append(f'<th scope="row"{sort_by}>{text}</th>')
         else:

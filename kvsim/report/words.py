@@ -41,7 +41,9 @@ def words(name: str) -> str:
         return TOKENS[name]
     if not IDENTIFIER.fullmatch(name):
         return name
-    return " ".join(TOKENS.get(part, part) for part in re.sub(r"_(s|pp)$", "", name).split("_"))
+    return " ".join(
+        TOKENS.get(part, part) for part in re.sub(r"_(s|h|pp|share)$", "", name).split("_")
+    )
 
 
 def value_words(value: str) -> str:
