@@ -3,7 +3,7 @@ from pathlib import Path
 
 from kvsim.cache.policies import POLICIES
 from kvsim.report import citations
-from kvsim.traces.fetch import SAMPLE, known_names
+from kvsim.traces.registry import SAMPLE, known_names
 
 BOOK = Path(__file__).parents[1] / "book"
 KEYS = re.findall(r"^@\w+\{([^,\s]+),", (BOOK / "references.bib").read_text(), re.MULTILINE)

@@ -446,9 +446,9 @@ def test_plot_has_labels_and_a_line_a_policy(
     assert (tmp_path / "plots/p.png").read_bytes().startswith(b"\x89PNG")
     assert run(*command, "--plot", "p.svg").code == 0
     svg = (tmp_path / "p.svg").read_text()
-    labels = re.findall("<!-- (.*) -->", svg)
+    labels = re.findall(r">([^<>]+)</t(?:ext|span)>", svg)
     wanted = {"capacity (blocks)", "hit ratio (% of blocks)", "chat"}
-    assert wanted | ({"lru", "opt"} if command == RUNS else {"TTL-60"}) <= set(labels)
+    assert wanted | ({"LRU", "OPT"} if command == RUNS else {"TTL-60"}) <= set(labels)
 
 
 def test_plot_needs_matplotlib_and_something_to_draw(

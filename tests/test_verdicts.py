@@ -14,7 +14,7 @@ from kvsim.experiments import (
     verdicts,
 )
 from kvsim.experiments.store import load_provenance, load_table
-from kvsim.traces.fetch import open_trace
+from kvsim.traces.opening import open_trace
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def test_a_server_without_a_ttl_finds_every_regime_but_that(standing):
 
 
 def test_of_a_trace_live():
-    table = verdicts.of_trace(open_trace("sample"), ["1%", "100%"], 300)
+    table = verdicts.of_trace(open_trace("sample", window=None), ["1%", "100%"], 300)
     assert table.loc[218_202, verdicts.WITHOUT] == regimes.COMPULSORY
     assert table.loc[218_202, verdicts.WITH] == regimes.TTL
 
