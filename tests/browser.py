@@ -50,6 +50,8 @@ def site():
 
 @pytest.fixture(scope="session")
 def browser():
+    if missing() and not REQUIRED:
+        pytest.skip(f"NO BROWSER TESTS: {missing()}")
     assert not missing(), missing()
     with load().chromium() as browser:
         yield browser

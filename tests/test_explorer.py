@@ -1,12 +1,10 @@
 """The explorer: its numbers are the results', in the data and on the screen."""
 
 import json
-import os
 import re
 import shlex
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -25,16 +23,6 @@ from kvsim.traces.opening import open_trace
 from kvsim.traces.trace import TraceError
 from tests.strategies import to_trace, traces
 
-CHROMIUM = "/usr/bin/chromium"
-ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 LARGEST = 200_000  # bytes
 
 pytestmark = pytest.mark.xdist_group("browser")
@@ -199,20 +187,6 @@ def test_policies_are_drawn_best_first_with_their_means_over_seeds():
 
 
 # --- in the browser -----------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def browser():
-    if not Path(CHROMIUM).exists():
-        message = f"no {CHROMIUM}: the explorer is not looked at"
-        if os.environ.get("CI"):
-            pytest.fail(message)
-        pytest.skip(message)
-    api = pytest.importorskip("playwright.sync_api")
-    with api.sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        yield opened
-        opened.close()
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from scipy.stats import studentized_range
 
 LEVELS = ("seed", "capacity", "trace")
 POINT = ("trace", "capacity")
@@ -135,5 +134,7 @@ def mean_ranks(cells: pd.DataFrame, value: str, level: float = 0.05) -> tuple[pd
     ranks = wide.rank(axis=1, ascending=False).melt(ignore_index=False, value_name="rank")
     mean = mean_over(ranks.reset_index(), ["rank"])["rank"].sort_values(kind="stable")
     policies = wide.shape[1]
+    from scipy.stats import studentized_range  # an extra: only ranks need it
+
     quantile = studentized_range.ppf(1 - level, policies, np.inf) / np.sqrt(2)
     return mean, float(quantile * np.sqrt(policies * (policies + 1) / (6 * len(wide))))
