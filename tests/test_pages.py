@@ -85,7 +85,7 @@ def test_search_finds_liveness(visit):
 
 
 def test_columns_sort_and_figures_enlarge(visit):
-    seen = visit("book/08_policies.html")
+    seen = visit("book/policies.html")
     table = seen.page.locator("table.kv-sortable").first
     table.locator("xpath=ancestor::details").evaluate("one => one.open = true")
     names = table.locator("tbody th").all_inner_texts()
@@ -98,7 +98,7 @@ def test_columns_sort_and_figures_enlarge(visit):
 def test_folded_tables_open_without_scripts(browser, site):
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
-    page.goto(f"{site}book/08_policies.html")
+    page.goto(f"{site}book/policies.html")
     fold = page.locator("details.kv-all").first
     fold.locator("summary").click()
     assert fold.locator("table").is_visible()
