@@ -4,8 +4,8 @@ import sys
 from pathlib import Path
 
 from kvsim.experiments import belady
-from kvsim.experiments.store import load_table
 from kvsim.report import figures, pictures
+from kvsim.report.results import load_table
 
 figures.use_style()
 ratios = belady.as_ratios(load_table("belady", "bound"))

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from kvsim.experiments import ablation
-from kvsim.experiments.store import Tables
 from kvsim.report import published
+from kvsim.report.results import Tables
 from kvsim.traces.opening import open_trace
 from kvsim.traces.trace import Trace
 

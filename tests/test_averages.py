@@ -3,7 +3,7 @@ import pytest
 
 from kvsim.analysis.averages import complete, mean_over, mean_ranks
 from kvsim.experiments import compare
-from kvsim.experiments.store import load_table
+from kvsim.report.results import load_table
 
 # Trace a has two seeds and one capacity, trace b one seed and two capacities.
 ROWS = [

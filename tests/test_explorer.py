@@ -17,8 +17,8 @@ from kvsim.cache.curves import lru_curve
 from kvsim.cache.sweep import simulate
 from kvsim.cli import main
 from kvsim.experiments import explore, regimemap
-from kvsim.experiments.store import load_table
 from kvsim.report import explorer, maps
+from kvsim.report.results import load_table
 from kvsim.traces.opening import open_trace
 from kvsim.traces.trace import TraceError
 from tests.strategies import to_trace, traces

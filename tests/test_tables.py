@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvsim.experiments import EXPERIMENTS
-from kvsim.experiments.store import load_tables
+from kvsim.report.results import load_tables
 from kvsim.report.tables import Table, duration, one_decimal, plain
 from kvsim.report.words import value_words, words
 

@@ -13,7 +13,7 @@ from kvsim.experiments import (
     validate,
     verdicts,
 )
-from kvsim.experiments.store import load_provenance, load_table
+from kvsim.report.results import load_provenance, load_table
 from kvsim.traces.opening import open_trace
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kvsim.traces import workloads
+from kvsim.traces import shape, workloads
 
 SAMPLE = Path(__file__).parents[1] / "data" / "sample.tar.xz"
 
@@ -100,7 +100,7 @@ def actual(sessions):
 
 @pytest.fixture(scope="module")
 def table(sessions):
-    return workloads.shape(sessions).set_index("name")
+    return shape.shape(sessions).set_index("name")
 
 
 @pytest.mark.parametrize(("name", "target", "tolerance"), PUBLISHED)
@@ -123,7 +123,7 @@ def test_gaps_of_the_sample_are_bimodal(sessions, table):
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_shape_does_not_hang_on_the_seed(seed):
-    table = workloads.shape(workloads.agent_sessions(seed=seed))
+    table = shape.shape(workloads.agent_sessions(seed=seed))
     ratio = table["actual"] / table["target"]
     assert ratio.between(1 / table["tolerance"], table["tolerance"]).all(), table.to_string()
 

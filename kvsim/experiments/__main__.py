@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from kvsim.experiments import EXPERIMENTS
-from kvsim.experiments.store import RESULTS, Experiment, difference
+from kvsim.experiments.store import Experiment, difference
+from kvsim.report.results import RESULTS
 from kvsim.traces.opening import open_trace
 from kvsim.traces.registry import SAMPLE, known_names, raw_folder
 from kvsim.traces.trace import Trace, TraceError

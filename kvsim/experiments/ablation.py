@@ -18,8 +18,9 @@ from kvsim.cache.policies.hazard import FACTORIAL
 from kvsim.cache.result import Result
 from kvsim.cache.sweep import simulate
 from kvsim.experiments.plain import NO_DATA, count, fine_percent, lay_out, percent
-from kvsim.experiments.store import Experiment, Tables
+from kvsim.experiments.store import Experiment
 from kvsim.report import published
+from kvsim.report.results import Tables
 from kvsim.traces.arrivals import arrange
 from kvsim.traces.trace import Trace
 

@@ -14,7 +14,8 @@ from kvsim.cache.capacity import log_spaced
 from kvsim.cache.engine import Switches, replay
 from kvsim.cache.policies import get
 from kvsim.cache.sweep import simulate
-from kvsim.experiments.store import Experiment, Tables
+from kvsim.experiments.store import Experiment
+from kvsim.report.results import Tables
 from kvsim.traces.arrivals import arrange
 from kvsim.traces.trace import Trace
 
@@ -293,7 +294,7 @@ def slip_setups(provenance: Mapping[str, Mapping[str, Any]]) -> str:
     Parameters
     ----------
     provenance : dict
-        As `kvsim.experiments.store.load_provenance` gives it.
+        As `kvsim.report.results.load_provenance` gives it.
     """
     parts = []
     for trace, facts in provenance.items():

@@ -9,8 +9,9 @@ from kvsim.analysis import gaps
 from kvsim.analysis.modality import silverman, supported_modes
 from kvsim.analysis.workingset import sharing, working_set
 from kvsim.experiments.plain import count, figure, fine_percent, label, lay_out, percent
-from kvsim.experiments.store import Experiment, Tables
+from kvsim.experiments.store import Experiment
 from kvsim.report import published
+from kvsim.report.results import Tables
 from kvsim.traces.arrivals import arrange
 from kvsim.traces.trace import Trace
 

@@ -28,8 +28,9 @@ from kvsim.cache.curves import lru_curve
 from kvsim.cache.policies import LEFT_OUT, POLICIES
 from kvsim.cache.result import Result
 from kvsim.cache.sweep import simulate
-from kvsim.experiments.store import Experiment, Tables
+from kvsim.experiments.store import Experiment
 from kvsim.report import published
+from kvsim.report.results import Tables
 from kvsim.report.terminal import Meter
 from kvsim.traces.arrivals import arrange
 from kvsim.traces.trace import Trace

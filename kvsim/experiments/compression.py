@@ -6,7 +6,8 @@ import pandas as pd
 
 from kvsim.analysis.compression import RATIOS, compression
 from kvsim.experiments.plain import count, figure, label, lay_out, percent
-from kvsim.experiments.store import Experiment, Tables
+from kvsim.experiments.store import Experiment
+from kvsim.report.results import Tables
 from kvsim.traces.arrivals import arrange
 from kvsim.traces.trace import Trace
 

@@ -8,7 +8,7 @@ import pandas as pd
 from kvsim.cache.curves import lru_curve
 from kvsim.cache.sweep import run
 from kvsim.experiments import regimemap
-from kvsim.experiments.store import RESULTS, load_table
+from kvsim.report.results import RESULTS, load_table
 from kvsim.traces.arrivals import arrange
 from kvsim.traces.durations import parse_duration
 from kvsim.traces.trace import SESSION, Trace, TraceError

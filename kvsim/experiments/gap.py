@@ -12,8 +12,9 @@ from kvsim.cache.capacity import parse
 from kvsim.cache.result import Result
 from kvsim.cache.sweep import simulate
 from kvsim.experiments.plain import NO_DATA, count, label, lay_out, percent
-from kvsim.experiments.store import Experiment, Tables
+from kvsim.experiments.store import Experiment
 from kvsim.report import published
+from kvsim.report.results import Tables
 from kvsim.traces.arrivals import arrange
 from kvsim.traces.trace import Trace
 

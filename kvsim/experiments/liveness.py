@@ -19,7 +19,8 @@ from kvsim.analysis.worth import worth
 from kvsim.cache.capacity import log_spaced
 from kvsim.cache.curves import lru_curve
 from kvsim.cache.sweep import run
-from kvsim.experiments.store import Experiment, Tables
+from kvsim.experiments.store import Experiment
+from kvsim.report.results import Tables
 from kvsim.report.terminal import Meter
 from kvsim.traces.arrivals import arrange
 from kvsim.traces.trace import Trace

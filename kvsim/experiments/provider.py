@@ -6,7 +6,8 @@ import pandas as pd
 
 from kvsim.analysis.provider import FIVE_MINUTES, ONE_HOUR, Prices, bill, keep_alive
 from kvsim.experiments.plain import NO_DATA, count, fine_percent, label, lay_out, percent
-from kvsim.experiments.store import Experiment, Tables
+from kvsim.experiments.store import Experiment
+from kvsim.report.results import Tables
 from kvsim.traces.arrivals import arrange
 from kvsim.traces.trace import Trace
 

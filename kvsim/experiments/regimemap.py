@@ -12,7 +12,8 @@ from kvsim.cache.expiry import flow
 from kvsim.cache.sweep import run
 from kvsim.experiments import compare
 from kvsim.experiments.plain import count, label, lay_out, percent
-from kvsim.experiments.store import Experiment, Tables
+from kvsim.experiments.store import Experiment
+from kvsim.report.results import Tables
 from kvsim.report.terminal import Meter
 from kvsim.traces.arrivals import arrange
 from kvsim.traces.trace import SESSION, Trace

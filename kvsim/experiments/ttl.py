@@ -9,7 +9,8 @@ import pandas as pd
 from kvsim.cache.capacity import log_spaced, parse
 from kvsim.cache.expiry import Flow, fires_from, flow, hits_differ_from
 from kvsim.experiments.plain import NO_DATA, count, fine_percent, label, lay_out, percent
-from kvsim.experiments.store import Experiment, Tables
+from kvsim.experiments.store import Experiment
+from kvsim.report.results import Tables
 from kvsim.traces.arrivals import arrange
 from kvsim.traces.trace import Trace
 

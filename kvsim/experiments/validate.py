@@ -8,8 +8,9 @@ import pandas as pd
 from kvsim.cache.engine import Switches
 from kvsim.cache.result import Result
 from kvsim.cache.sweep import simulate
-from kvsim.experiments.store import Experiment, Tables
+from kvsim.experiments.store import Experiment
 from kvsim.report import published
+from kvsim.report.results import Tables
 from kvsim.traces.arrivals import arrange
 from kvsim.traces.trace import Trace
 

@@ -13,8 +13,8 @@ from kvsim.cache.capacity import parse
 from kvsim.cache.policies import POLICIES
 from kvsim.cache.sweep import simulate
 from kvsim.experiments import ablation, belady, compare, gap, ttl
-from kvsim.experiments.store import load_table
 from kvsim.report import citations, published
+from kvsim.report.results import load_table
 from kvsim.traces.arrivals import arrange
 from kvsim.traces.trace import Trace
 

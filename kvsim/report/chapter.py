@@ -15,8 +15,8 @@ from IPython.display import Code, display
 from matplotlib.figure import Figure
 from myst_nb import glue
 
-from kvsim.experiments.store import RESULTS, load_table
 from kvsim.report import figures, pictures, tables
+from kvsim.report.results import RESULTS, load_table
 from kvsim.traces import opening
 from kvsim.traces.trace import Trace
 
