@@ -82,8 +82,9 @@ def measure_engine(path: str) -> dict[str, float]:
 def measure_compile(path: str) -> dict[str, float]:
     """Time the first run of one policy; the caller gives an empty cache of compiled code."""
     from kvsim.cache.sweep import simulate
+    from kvsim.traces.arrivals import arrange
 
-    trace = load(path)
+    trace = arrange(load(path), WINDOW, 0)
     started = time.perf_counter()
     simulate(trace, "lru", CAPACITY)
     return {"seconds": time.perf_counter() - started}
