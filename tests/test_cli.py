@@ -777,10 +777,11 @@ def test_help_loads_nothing_heavy() -> None:
 
 # Two runs end; the others wait for ever. Says when the two are known to be done.
 STUCK_AFTER_TWO = """
-import sys, threading, time
+import signal, sys, threading, time
 from kvsim.cache import sweep
 from kvsim.cli import main
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs in the background ignore it
 run, told = sweep.simulate, threading.Semaphore(0)
 
 def simulate(trace, policy, capacity, **options):
