@@ -214,11 +214,17 @@ def _join_streams(outputs: list[nbformat.NotebookNode]) -> list[nbformat.Noteboo
     return joined
 
 
+def without(notebook: nbformat.NotebookNode, tag: str) -> nbformat.NotebookNode:
+    """Drop the cells with a tag."""
+    notebook.cells = [cell for cell in notebook.cells if tag not in cell.metadata.get("tags", ())]
+    return notebook
+
+
 def execute(chapter: str, params: dict[str, Any], output: Path) -> None:
     """Run a chapter with `params` over its own and put the scrubbed notebook at `output`."""
     with tempfile.TemporaryDirectory() as scratch:
         source, executed = Path(scratch, f"{chapter}.ipynb"), Path(scratch, "executed.ipynb")
-        notebook = jupytext.read(BOOK / f"{chapter}.md", fmt="md:myst")
+        notebook = without(jupytext.read(BOOK / f"{chapter}.md", fmt="md:myst"), "own")
         notebook.metadata = nbformat.from_dict(METADATA)
         nbformat.write(notebook, source)
         check_params(source, params)

@@ -1,6 +1,7 @@
 """The committed results, as they are read: tables and where they come from."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,8 @@ import pandas as pd
 
 from kvsim.traces.trace import TraceError
 
-RESULTS = Path(__file__).resolve().parents[2] / "results"
+FOLDER = "KVSIM_RESULTS"  # environment variable: results other than the committed ones
+RESULTS = Path(os.environ.get(FOLDER) or Path(__file__).resolve().parents[2] / "results")
 
 Tables = dict[str, pd.DataFrame]
 
@@ -48,3 +50,16 @@ def load_provenance(experiment: str, results: Path = RESULTS) -> dict[str, dict[
     """Return where the stored tables of an experiment come from, by trace."""
     paths = sorted(results.glob(f"*/{experiment}.json"))
     return {path.parent.name: json.loads(path.read_text()) for path in paths}
+
+
+def traces(results: Path = RESULTS) -> list[str]:
+    """Return the names of the traces that have results."""
+    return sorted(path.name for path in results.iterdir() if path.is_dir())
+
+
+def main_trace(preferred: str = "weka", results: Path = RESULTS) -> str:
+    """Return the trace that a chapter's prose is about: `preferred`, or the only one there is."""
+    known = traces(results)
+    if not known:
+        raise TraceError(f"{results}: no results of any trace")
+    return preferred if preferred in known else known[0]
