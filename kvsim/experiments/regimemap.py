@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from kvsim.analysis import regimes
+from kvsim.analysis.boundary import PREDICTIONS, boundary
 from kvsim.cache.capacity import log_spaced
 from kvsim.cache.expiry import flow
 from kvsim.cache.sweep import run
@@ -57,7 +58,8 @@ def tables(
     dict of DataFrame
         ``cells``, a row a seed, TTL and capacity: hit ratios of LRU with the TTL (`hit_ratio`) and
         without (`lru_ratio`), of the optimum and the infinite cache, the points that the first
-        is behind the last (`lost_pp`), the share of removals that the TTL makes, and the regime.
+        is behind the last (`lost_pp`), the share of removals that the TTL makes, and the regime;
+        and ``boundary``, as `kvsim.analysis.boundary.boundary` returns it for each seed.
     """
     sizes = list(capacities or grid(trace.distinct_blocks))
     used = seeds if trace.clock == SESSION else seeds[:1]
@@ -69,7 +71,12 @@ def tables(
         seed: _cells(arrange(trace, window, seed), ttls, sizes, opt[seed].loc[sizes].to_numpy())
         for seed in used
     }
-    return {"cells": pd.concat(parts, names=["seed"]).reset_index(0).reset_index(drop=True)}
+    limits = {seed: boundary(arrange(trace, window, seed), ttls) for seed in used}
+    return {"cells": _by_seed(parts), "boundary": _by_seed(limits)}
+
+
+def _by_seed(parts: dict[int, pd.DataFrame]) -> pd.DataFrame:
+    return pd.concat(parts, names=["seed"]).reset_index(0).reset_index(drop=True)
 
 
 def grid(distinct: int) -> list[int]:
@@ -141,8 +148,45 @@ def text(trace: str, tables: Tables) -> str:
         [
             *lines,
             lay_out(table, named | {limit: (limit, label) for limit in mean["limit"].unique()}),
+            "",
+            "Capacity (blocks) from which on a TTL makes a share of the removals; errors of rules:",
+            "",
+            lay_out(
+                with_errors(tables["boundary"]),
+                {
+                    "seed": ("seed", count),
+                    "ttl_s": ("TTL (s)", count),
+                    "share": ("share", percent),
+                    "capacity": ("capacity", count),
+                    **{f"{name}_off": (words, percent) for name, words in PREDICTIONS.items()},
+                },
+            ),
         ]
     )
+
+
+def with_errors(limits: pd.DataFrame) -> pd.DataFrame:
+    """Return the boundary with how far off each prediction is, as a share of the capacity."""
+    capacity = limits["capacity"].astype(float)
+    return limits.assign(
+        **{f"{name}_off": limits[name].astype(float) / capacity - 1 for name in PREDICTIONS}
+    )
+
+
+def furthest_off(limits: pd.DataFrame) -> pd.DataFrame:
+    """Return, by trace and share of removals, the largest error of each prediction, in percent.
+
+    Parameters
+    ----------
+    limits : DataFrame
+        The experiment's table ``boundary``, with a column `trace`.
+    """
+    off = with_errors(limits)
+    names = [f"{name}_off" for name in PREDICTIONS]
+    worst = off[names].abs().groupby([off["trace"], off["share"]], sort=False).max()
+    worst.columns = pd.Index(PREDICTIONS.values())
+    counted = off.groupby(["trace", "share"], sort=False)["capacity"].count()
+    return (100 * worst).round(1).assign(boundaries=counted).reset_index()
 
 
 EXPERIMENT = Experiment(
