@@ -3,6 +3,7 @@
     python book/build.py                      the chapters whose inputs changed
     python book/build.py --force              all chapters
     python book/build.py belady            one chapter, whether stale or not
+    python book/build.py --force --times      also note how long each takes, for its last section
     python book/build.py belady --params mine.yml --output mine.ipynb
                                               one chapter with other parameters, put elsewhere
 
@@ -35,12 +36,17 @@ import yaml
 from papermill.exceptions import PapermillExecutionError
 from PIL import Image
 
+from kvsim.report import rerun
+
 ROOT = Path(__file__).resolve().parent.parent
 BOOK = ROOT / "book"
 STAMPS = ROOT / "_build" / "executed"  # one digest of inputs for each chapter
 
 # Whatever a page may show comes from these, its own source aside.
-INPUTS = ("kvsim/**/*.py", "results/**/*", "data/sample*", "constraints.txt", "book/build.py")
+INPUTS = (
+    *("kvsim/**/*.py", "results/**/*", "data/sample*", "constraints.txt"),
+    *("book/build.py", "book/times.yml"),
+)
 
 # All that a notebook says of its kernel; the version of Python would differ between machines.
 METADATA = {
@@ -281,8 +287,10 @@ def _close(one: str, other: str) -> bool:
     return bool(np.abs(first.astype(int) - second).max() <= NOISE)
 
 
-def run(chapter: str, params: dict[str, Any] | None = None, output: Path | None = None) -> bool:
-    """Execute one chapter, say how it went, and return whether it went well."""
+def run(
+    chapter: str, params: dict[str, Any] | None = None, output: Path | None = None
+) -> float | None:
+    """Execute one chapter, say how it went; return the seconds it took, None if it failed."""
     start = time.perf_counter()
     inputs = "" if output else digest(chapter)  # taken first: an edit meanwhile makes it stale
     try:
@@ -293,12 +301,23 @@ def run(chapter: str, params: dict[str, Any] | None = None, output: Path | None 
         )
     except (BuildError, PapermillExecutionError) as error:
         print(f"{chapter}: {error}", file=sys.stderr, flush=True)
-        return False
+        return None
+    seconds = time.perf_counter() - start
     if output is None:
         STAMPS.mkdir(parents=True, exist_ok=True)
         (STAMPS / chapter).write_text(inputs)
-    print(f"{chapter}: {time.perf_counter() - start:.1f} s", flush=True)
-    return True
+    print(f"{chapter}: {seconds:.1f} s", flush=True)
+    return seconds
+
+
+def note_times(seconds: dict[str, float | None]) -> None:
+    """Write the classes of running times that the pages state."""
+    times = yaml.safe_load(rerun.TIMES.read_text()) if rerun.TIMES.exists() else {}
+    times |= {name: rerun.class_of(taken) for name, taken in seconds.items() if taken is not None}
+    rerun.TIMES.write_text(
+        "# How long the chapters took, from `python book/build.py --force --times`.\n"
+        + yaml.safe_dump(times)
+    )
 
 
 def main() -> int:
@@ -310,6 +329,7 @@ def main() -> int:
     parser.add_argument("--params", type=Path, help="YAML file of parameters")
     parser.add_argument("--output", type=Path, help="where to put the notebook")
     parser.add_argument("--force", action="store_true", help="also what is not stale")
+    parser.add_argument("--times", action="store_true", help="note how long each chapter took")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="chapters at a time")
     args = parser.parse_args()
     if args.params and not args.output:
@@ -322,14 +342,17 @@ def main() -> int:
             params = read_params(args.params) if args.params else None
         except BuildError as error:
             parser.error(str(error))
-        return int(not run(args.chapter, params, args.output))
+        return int(run(args.chapter, params, args.output) is None)
 
     todo = [args.chapter] if args.chapter else chapters()
     if not (args.force or args.chapter):
         todo = [chapter for chapter in todo if is_stale(chapter)]
     print(f"{len(todo)} of {len(chapters())} chapters to execute", flush=True)
     with ProcessPoolExecutor(args.jobs) as pool:
-        return int(not all(list(pool.map(run, todo))))
+        seconds = dict(zip(todo, pool.map(run, todo), strict=True))
+    if args.times:
+        note_times(seconds)
+    return int(None in seconds.values())
 
 
 if __name__ == "__main__":

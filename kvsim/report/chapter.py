@@ -11,11 +11,11 @@ from typing import Any
 import matplotlib.pyplot as plt
 import pandas as pd
 from IPython import get_ipython
-from IPython.display import Code, display
+from IPython.display import Code, Markdown, display
 from matplotlib.figure import Figure
 from myst_nb import glue
 
-from kvsim.report import figures, pictures, tables
+from kvsim.report import figures, pictures, rerun, tables
 from kvsim.report.results import RESULTS, load_table
 from kvsim.traces import opening
 from kvsim.traces.trace import Trace
@@ -179,6 +179,11 @@ def source_file(path: str) -> Code:
 def open_trace(name: str) -> Trace:
     """Open a known trace or a path, without progress, for a chapter's live part."""
     return opening.open_trace(name, window=None)
+
+
+def run_this_page(name: str) -> Markdown:
+    """Return how to run a page again with other parameters: the last section of every chapter."""
+    return Markdown(rerun.instructions(name))
 
 
 def _plain(value: Any) -> Any:
